@@ -597,9 +597,9 @@ PLANTED = [
     ),
     Mutant(
         "SQL: a share that was asked for in vain stays",
-        "engines/sql/shares.py",
-        "            self._sql.leave, self._shared.remove, key=key",
-        "            self._sql.leave, key=key",
+        "engines/sql/commands.py",
+        "        leave += self._statements(self._sql.shared.remove, key=key, holder=holder)",
+        "        leave += self._statements(self._sql.shared.remove, key=key, holder='')",
         share_faults("postgres", "in_vain"),
     ),
     Mutant(

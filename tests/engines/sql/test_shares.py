@@ -13,7 +13,6 @@ import pytest
 
 from holdfast.core.messages import (
     DONE,
-    NOT_YOURS,
     Acquire,
     Answer,
     Break,
@@ -64,13 +63,35 @@ class NoShares(Shares):
         yield from ()
         return set()
 
-    def leave(self, key: str, holder: str) -> Steps[Answer]:
-        yield from ()
-        return NOT_YOURS
 
-    def arrange(self, key: str, asker: str, *_: Any, **__: Any) -> Steps[State]:
-        [[row]] = yield self._statements(self._shared.peek, key=key, holder=asker, shares=1)
-        return State.of(row)
+class BeforeShares(Commands):
+    """A client of the time when there were no shares."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._shares.__class__ = NoShares
+
+    def _arrange(
+        self,
+        key: str,
+        asker: str = "",
+        first: tuple[Statement, ...] = (),
+        *,
+        me: str | None = None,
+        again: bool = True,
+        **_: Any,
+    ) -> Steps[tuple[Results, State]]:
+        sql = self._sql
+        lock = () if sql.lock is None else (sql.lock,)
+        known = tuple(each for each in first if each[0] is not sql.shared.remove)
+        values = {"key": key, "holder": asker, "me": me, "again": again}
+        results = yield (
+            *self._statements(*lock, **values),
+            *known,
+            *self._statements(sql.bury, sql.settle, sql.heads, sql.drop, sql.look, **values),
+        )
+        answers = results[len(lock) : len(lock) + len(known)]
+        return answers + [[]] * (len(first) - len(known)), State.of(results[-1][0])
 
 
 class Base:
@@ -86,13 +107,13 @@ class Base:
         self.between: Callable[[], None] = lambda: None
         """Called after each transaction of a request."""
         self.clients = [self.client(self.dialect, listens) for listens in (True, True, False)]
-        self.old = self.client(replace(self.dialect, **self.before))
-        """As clients were before there were shares."""
-        self.old._shares.__class__ = NoShares
+        self.old = self.client(replace(self.dialect, **self.before), kind=BeforeShares)
 
-    def client(self, dialect: Dialect, listens: bool = False) -> Commands:
+    def client(
+        self, dialect: Dialect, listens: bool = False, kind: type[Commands] = Commands
+    ) -> Commands:
         waiters = (Listening if listens else Waiters)(lambda: self.now, lambda _: None)
-        return Commands("here", dialect, self.clock(), waiters)
+        return kind("here", dialect, self.clock(), waiters)
 
     def clock(self) -> Any:
         raise NotImplementedError

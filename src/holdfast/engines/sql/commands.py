@@ -144,12 +144,12 @@ class Commands:
                 return answer
             first = self._statements(self._sql.adopt, key=key, holder=holder)
             first += self._join(request, listener, pid)
-            if is_shared:
-                state = yield from self._shares.arrange(key, holder, first, request.shares)
-                is_mine = state.may_enter
-            else:
-                _, state = yield from self._settle(key, holder, first, me=holder)
-                is_mine = state.owner in ("", holder)  # "": the row was deleted meanwhile
+            shares, me = (request.shares, None) if is_shared else (None, holder)
+            _, state = yield from self._arrange(
+                key, holder, first, shares=shares, me=me, again=False
+            )
+            # "": the row was deleted meanwhile.
+            is_mine = state.may_enter if is_shared else state.owner in ("", holder)
             if request.queue and state.place:
                 waiters.joined(holder, state.place, life_of(request.ttl))
             if not is_mine:
@@ -178,10 +178,13 @@ class Commands:
             if isinstance(answer, (Granted, Failed)):
                 return answer
         state = yield from self._shares.take(request, until, self._lock_wait(until))
-        if isinstance(state, Granted):
-            sharing[holder] = ""
-        if not isinstance(state, State):
+        if isinstance(state, Failed):
             return state
+        if state.fence is not None:
+            sharing[holder] = ""
+            if state.has_room and state.is_first_alike:
+                yield from self._arrange(request.key, shares=0)
+            return Granted(state.fence)
         if state.is_member:
             return Held(GUARDED, wakes=False)  # a transaction relies on the last lease
         return None
@@ -319,55 +322,77 @@ class Commands:
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        shares, row_holder = self._shares, self._waiters.row_holder(holder)
-        has_share = row_holder != holder
+        row_holder = self._waiters.row_holder(holder)
         if row_holder and not self._waiters.place(holder):  # else others may wait, too
             [rows] = yield self._statements(self._sql.release, key=key, holder=row_holder)
             if rows:
                 return DONE
-        if has_share and (yield from shares.leave(key, holder)) is DONE:
-            return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
-        (_, freed), state = yield from self._settle(key, holder, leave)
-        if freed or has_share or not state.is_shared:
-            return DONE if freed else NOT_YOURS
-        return (yield from shares.leave(key, holder))
+        if row_holder == holder:
+            (_, freed), state = yield from self._arrange(key, first=leave)
+            if freed or not state.is_shared:
+                return DONE if freed else NOT_YOURS
+        leave += self._statements(self._sql.shared.remove, key=key, holder=holder)
+        (_, freed, removed), _ = yield from self._arrange(key, first=leave, shares=0)
+        return DONE if freed or removed else NOT_YOURS
 
-    def _settle(
-        self, key: str, asker: str, first: tuple[Statement, ...], me: str | None = None
+    def _arrange(
+        self,
+        key: str,
+        asker: str = "",
+        first: tuple[Statement, ...] = (),
+        *,
+        shares: int | None = None,
+        me: str | None = None,
+        again: bool = True,
     ) -> Steps[tuple[Results, State]]:
-        """In one transaction: `first`; then, if the lock is free or expired, offer it to the first
-        living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
-        sql = self._sql
-        lock = self._statements(sql.lock, key=key) if sql.lock is not None else ()
-        front = (sql.front,) if sql.front is not None else ()
-        rest = (*front, sql.bury, sql.settle, sql.heads, sql.drop, sql.look)
+        """In one transaction: `first`; then, if the lock is free, offer it to the first living
+        waiter, else to `me`. With `shares` (how many the asker wants; 0 will do), and in a second
+        transaction where that turns out to be necessary, waiters that may share the lock are
+        admitted, too. Gives the rows of `first`, and the state after all."""
+        sql, shared = self._sql, self._sql.shared
+        lock = () if sql.lock is None else (sql.lock,)
+        front = () if sql.front is None else (sql.front,)
         answers: Results | None = None
-        again = me is None
         while True:
+            before: tuple[Text, ...] = lock
+            after: tuple[Text, ...] = (*front, sql.bury, sql.settle, sql.heads, sql.drop, sql.look)
+            if shares is not None:
+                before = (*lock, *self._shares.before)
+                after = (*front, sql.bury, shared.admit, shared.woken, shared.drop, shared.tally)
+                after += (sql.settle, sql.heads, sql.drop, shared.peek)
+            values = {"key": key, "holder": asker, "shares": shares, "me": me, "again": again}
             results = yield (
-                *lock,
+                *self._statements(*before, **values),
                 *first,
-                *self._statements(*rest, key=key, holder=asker, me=me, again=again),
+                *self._statements(*after, **values),
             )
             if answers is None:
-                answers = results[len(lock) : len(lock) + len(first)]
+                answers = results[len(before) : len(before) + len(first)]
             heads, _, [row] = results[-3:]
             state = State.of(row)
-            dead = [
-                (holder, listener)
-                for holder, listener in ((as_text(each[0]), as_text(each[1])) for each in heads)
-                if not self._waiters.wake(listener, holder, is_offered=holder == state.owner)
-            ]
-            if not dead or sql.forget is None:
-                if state.has_shares:
-                    state = yield from self._shares.arrange(key, asker, me=me)
+            dead = self._wake([] if shares is None else results[-7], heads, state.owner)
+            if dead and sql.forget is not None:
+                gone = (sql.forget, sql.free, shared.remove)
+                again, first = True, ()
+                for holder, listener in dead:
+                    first += self._statements(*gone, key=key, holder=holder, listener=listener)
+            elif shares is None and state.has_shares:
+                shares, first = 0, ()
+            else:
                 return answers, state
-            [(holder, listener), *_] = dead
-            again = True
-            first = self._statements(
-                sql.forget, sql.free, key=key, holder=holder, listener=listener
-            )
+
+    def _wake(self, woken: list[Row], heads: list[Row], owner: str) -> list[tuple[str, str]]:
+        """Wake these waiters; gives those that are known to be dead."""
+        admitted = [(as_text(each[0]), as_text(each[1]), bool(each[2])) for each in woken]
+        offered = [
+            (as_text(each[0]), as_text(each[1]), as_text(each[0]) == owner) for each in heads
+        ]
+        return [
+            (holder, listener)
+            for holder, listener, is_offered in admitted + offered
+            if not self._waiters.wake(listener, holder, is_offered=is_offered)
+        ]
 
     def _break(self, request: Break, until: float) -> Steps[Answer]:
         key, only, lock_wait = request.key, request.holder or None, self._lock_wait(until)
@@ -379,11 +404,13 @@ class Commands:
         if not rows and self._sql.take_away_guarded is not None:
             [rows] = yield self._statements(self._sql.take_away_guarded, key=key, only=only)
         if rows:
-            yield from self._settle(key, "", ())
+            yield from self._arrange(key)
             return DONE
         if only is None:
             return NOT_YOURS
-        return (yield from self._shares.leave(key, only))
+        removing = self._statements(self._sql.shared.remove, key=key, holder=only)
+        [removed], _ = yield from self._arrange(key, first=removing, shares=0)
+        return DONE if removed else NOT_YOURS
 
     def _list(self, text: Text, **values: Any) -> Steps[Answer]:
         [rows] = yield self._statements(text, **values)

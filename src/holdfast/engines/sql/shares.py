@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
+from holdfast.core.messages import Acquire, Extend, Failed
 from holdfast.engines.sql.dialect import (
     MICROSECONDS,
     BootClock,
@@ -143,9 +143,10 @@ class Shares:
         self._node, self._sql, self._clock = node, sql, clock
         self._waiters, self._statements = waiters, statements
         self._shared = shared = sql.shared
-        self._before = (shared.recount, shared.expire, shared.unfold, shared.mark)
+        self.before = (shared.recount, shared.expire, shared.unfold, shared.mark)
+        """What a transaction begins with, once it has locked the row."""
 
-    def take(self, request: Acquire, until: float, lock_wait: float) -> Steps[Answer | State]:
+    def take(self, request: Acquire, until: float, lock_wait: float) -> Steps[State | Failed]:
         """Take a share if there is room and no queue, or if it is offered to us."""
         shared = self._shared
         for _ in range(2):
@@ -166,10 +167,6 @@ class Shares:
             self._clock.learn(asked_at, state.now)
             if state.now >= deadline:
                 continue  # it may have done nothing; now we know the server's clock
-            if state.fence is not None:
-                if state.has_room and state.is_first_alike:
-                    yield from self.arrange(request.key, "")
-                return Granted(state.fence)
             return state
         return Failed.at(self._node, "the server's clock was set during the request")
 
@@ -194,68 +191,9 @@ class Shares:
             self._waiters.sharing[holder] = ""
         return done
 
-    def leave(self, key: str, holder: str) -> Steps[Answer]:
-        """End a member's lease, or leave the queue; what becomes free is offered to waiters."""
-        *_, left, _, [row] = yield self._transaction(
-            self._sql.leave, self._shared.remove, key=key, holder=holder, shares=0
-        )
-        state = State.of(row)
-        if state.queued and state.owner in ("", MARKER):
-            yield from self.arrange(key, "")
-        return DONE if left else NOT_YOURS
-
-    def arrange(
-        self,
-        key: str,
-        asker: str,
-        first: tuple[Statement, ...] = (),
-        shares: int = 0,
-        me: str | None = None,
-    ) -> Steps[State]:
-        """In one transaction: `first`; then offer what is free to the first living waiter, and to
-        those behind it that may share it; else, exclusively, to `me`."""
-        sql, shared = self._sql, self._shared
-        front = (sql.front,) if sql.front is not None else ()
-        admitting = (*self._before, *front, sql.bury, shared.admit, shared.woken)
-        settling = (shared.drop, shared.tally, sql.settle, sql.heads, sql.drop, shared.peek)
-        again = not asker
-        while True:
-            results = yield (
-                *(self._statements(sql.lock, key=key) if sql.lock is not None else ()),
-                *first,
-                *self._statements(
-                    *admitting, *settling, key=key, holder=asker, shares=shares, me=me, again=again
-                ),
-            )
-            woken, heads, [row] = results[-7], results[-3], results[-1]
-            state = State.of(row)
-            dead = self._wake(woken, heads, state.owner)
-            if not dead or sql.forget is None:
-                return state
-            again = True
-            first = tuple(
-                statement
-                for holder, listener in dead
-                for statement in self._statements(
-                    sql.forget, sql.free, shared.remove, key=key, holder=holder, listener=listener
-                )
-            )
-
-    def _wake(self, woken: list[Row], heads: list[Row], owner: str) -> list[tuple[str, str]]:
-        """Wake these waiters; gives those that are known to be dead."""
-        admitted = [(as_text(each[0]), as_text(each[1]), bool(each[2])) for each in woken]
-        offered = [
-            (as_text(each[0]), as_text(each[1]), as_text(each[0]) == owner) for each in heads
-        ]
-        return [
-            (holder, listener)
-            for holder, listener, is_offered in admitted + offered
-            if not self._waiters.wake(listener, holder, is_offered=is_offered)
-        ]
-
     def _transaction(
         self, *work: Text, lock: Text | None = None, **values: object
     ) -> tuple[Statement, ...]:
         shared, lock = self._shared, lock or self._sql.lock
-        before = self._before if lock is None else (lock, *self._before)
+        before = self.before if lock is None else (lock, *self.before)
         return self._statements(*before, *work, shared.tally, shared.peek, **values)

@@ -62,6 +62,13 @@ def test_where_a_pool_of_psycopg_leads(mode: Mode) -> None:
     assert holdfast.Client(late).url == "postgresql:///", "it is not asked before it is needed"
 
 
+def test_a_pool_whose_conninfo_has_a_nul(mode: Mode) -> None:
+    """libpq would not see what follows."""
+    own = pool_of(mode, "host=db.invalid dbname=shop\0 sslmode=require")
+    with pytest.raises(ValueError, match=r"^conninfo: must not contain NUL characters$"):
+        client_of(mode)(own)
+
+
 def test_a_pool_that_finds_out_by_a_coroutine() -> None:
     async def conninfo() -> str:
         return "host=h"

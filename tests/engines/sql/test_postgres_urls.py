@@ -4,6 +4,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingError, RefusedError
+from holdfast.engines.sql.postgres import conninfo_of
 from holdfast.engines.sql.postgres.connection import read_error
 
 
@@ -27,16 +28,19 @@ def test_a_url_as_libpq_knows_it(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("postgresql://db.invalid/app?mode=red", "mode: this engine has no such option"),
-        ("postgresql://db.invalid/app?connections=0", "connections: must be a whole number"),
-        ("postgresql://db.invalid/app?connections=many", "connections: must be a whole number"),
-        ("postgresql://db.invalid/app?table=a%22b", "table: must be a name"),
-        ("postgresql://[::1/app", "url: "),
+        ("postgresql://db.invalid/a\0b", "url: must not contain control characters"),
+        ("postgresql://db.invalid/app?options=a%00b", "options: must not contain NUL characters"),
     ],
 )
 def test_what_is_wrong_with_a_url(url: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         holdfast.Client(url)
+
+
+def test_a_nul_in_an_argument_cuts_nothing_off() -> None:
+    """libpq would end the text there, and leave out what follows: to encrypt, for example."""
+    with pytest.raises(ValueError, match=r"^password: must not contain NUL characters$"):
+        conninfo_of({"host": "db.invalid", "password": "secret\0", "sslmode": "require"})
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,13 @@ def refuse_tls(unknown: Iterable[str], library: str) -> None:
             )
 
 
+def refuse_nul(name: str, value: object) -> None:
+    """Raise for an argument of libpq that has a NUL: libpq would leave out what follows it, also
+    other arguments."""
+    if "\0" in str(value):
+        raise ValueError(f"{name}: must not contain NUL characters")
+
+
 def server_engine(
     url: SplitResult,
     options: dict[str, str],

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from holdfast.core.ports import Engine
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.connection import BrokenError, RefusedError, SqlError
-from holdfast.engines.sql.engine import OPTIONS
+from holdfast.engines.sql.engine import OPTIONS, refuse_nul
 
 Opening: TypeAlias = Callable[[dict[str, str]], Engine]
 
@@ -95,6 +95,7 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
         if coroutines:
             raise RefusedError(refusal, is_final=True)
         conninfo, kwargs = found
+        refuse_nul("conninfo", conninfo)
         return conninfo_to_dict(conninfo or "") | (kwargs or {})
 
     shown = arguments() if not any(map(callable, given)) else {}

@@ -11,7 +11,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.engine import OPTIONS, Given, read_table, refuse_tls, server_engine
+from holdfast.engines.sql.engine import (
+    OPTIONS,
+    Given,
+    read_table,
+    refuse_nul,
+    refuse_tls,
+    server_engine,
+)
 from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
@@ -91,7 +98,11 @@ def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
         given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}")
     except ProgrammingError:
         raise ValueError("url: PostgreSQL's client library does not understand it") from None
-    return given | {name: value for name, value in options.items() if name in known}
+    for name, value in options.items():
+        if name in known:
+            refuse_nul(name, value)
+            given[name] = value
+    return given
 
 
 def conninfo_of(arguments: Mapping[str, Any]) -> str:
@@ -105,6 +116,7 @@ def conninfo_of(arguments: Mapping[str, Any]) -> str:
             continue
         keyword = _SAME.get(name, name)
         if keyword in known and (keyword != "sslmode" or isinstance(value, str)):
+            refuse_nul(name, value)
             found[keyword] = value
         else:  # asyncpg's `ssl` may also be an SSLContext
             unknown.append(name)

@@ -37,8 +37,9 @@ from holdfast.engines.sql.dialect import (
     Steps,
     Text,
 )
+from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres.commands import NOW
-from holdfast.engines.sql.shares import MARKER, Shares, State
+from holdfast.engines.sql.shares import MARKER, State
 from holdfast.engines.sql.sqlite import commands as sqlite
 from holdfast.engines.sql.sqlite.connection import rows_of
 from holdfast.engines.sql.waiters import Waiters
@@ -56,20 +57,12 @@ class Listening(Waiters):
         return "somewhere", 1
 
 
-class NoShares(Shares):
-    """What a client does about shares that knows of none: nothing."""
-
-    def extend(self, requests: Sequence[Extend]) -> Steps[set[str]]:
-        yield from ()
-        return set()
-
-
 class BeforeShares(Commands):
     """A client of the time when there were no shares."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._shares.__class__ = NoShares
+    def _extend_members(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+        yield from ()
+        return set()
 
     def _arrange(
         self,
@@ -82,15 +75,14 @@ class BeforeShares(Commands):
         **_: Any,
     ) -> Steps[tuple[Results, State]]:
         sql = self._sql
-        lock = () if sql.lock is None else (sql.lock,)
         known = tuple(each for each in first if each[0] is not sql.shared.remove)
         values = {"key": key, "holder": asker, "me": me, "again": again}
         results = yield (
-            *self._statements(*lock, **values),
+            *self._statements(*self._lock, **values),
             *known,
             *self._statements(sql.bury, sql.settle, sql.heads, sql.drop, sql.look, **values),
         )
-        answers = results[len(lock) : len(lock) + len(known)]
+        answers = results[len(self._lock) :][: len(known)]
         return answers + [[]] * (len(first) - len(known)), State.of(results[-1][0])
 
 
@@ -454,6 +446,28 @@ def test_one_that_asks_again_gets_its_time_also_if_the_servers_clock_was_set() -
     assert isinstance(base.perform(again), Granted)
     base.now += 6
     assert members(base) == ["b"]
+
+
+def test_one_that_has_the_lock_and_asks_again_too_late_asks_once_more() -> None:
+    """On MySQL, which reads the row afterwards: that it has the lock does not show that its time
+    was counted anew."""
+    sql = mysql.Statements(LEASES, returns=False).dialect
+    clock = ServerClock(lambda: 1000.0)
+    client = Commands("here", sql, clock, Waiters(clock.ours, lambda _: None))
+    ahead = (7, 1060 * MICROSECONDS, MICROSECONDS, 10 * MICROSECONDS, "ann")
+    command = client.answer(Acquire(KEY, "ann", 10.0), 1002.0)
+    deadlines = []
+    try:
+        statements = next(command)
+        while True:
+            for text, values in statements:
+                if text is sql.acquire:
+                    deadlines.append(values[text.names.index("deadline")])
+            rows = [[(1,)] if text is sql.acquire else [ahead] for text, _ in statements]
+            statements = command.send(rows)
+    except StopIteration as stop:
+        assert isinstance(stop.value, Granted)
+    assert deadlines == [1002 * MICROSECONDS, 1062 * MICROSECONDS]
 
 
 def test_many_members_are_extended_in_one_transaction(base: Base) -> None:

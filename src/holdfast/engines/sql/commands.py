@@ -64,7 +64,7 @@ from holdfast.engines.sql.dialect import (
     Text,
     as_text,
 )
-from holdfast.engines.sql.shares import ALONE, MARKER, Shares, State, alone, read_holder
+from holdfast.engines.sql.shares import ALONE, MARKER, State, alone, read_holder
 from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2
@@ -94,7 +94,15 @@ class Commands:
         self, node: str, sql: Dialect, clock: ServerClock | BootClock, waiters: Waiters
     ) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
-        self._shares = Shares(node, sql, clock, waiters, self._statements)
+        shared = sql.shared
+        self._lock = () if sql.lock is None else (sql.lock,)
+        self._before = (shared.recount, shared.expire, shared.unfold, shared.mark)
+        """Of a transaction for shares, once the row is locked; see `shares`."""
+        after = (shared.tally, shared.peek)
+        entering = (shared.enter, shared.rise, shared.confirm)
+        self._taking = (sql.acquire,) if sql.verdict is None else (sql.acquire, sql.verdict)
+        self._sharing = (shared.reserve, *self._before, *entering, *after)
+        self._prolonging = (*self._lock, *self._before, shared.prolong, *after)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
@@ -161,12 +169,16 @@ class Commands:
         self, request: Acquire, until: float, *, is_offered: bool = False
     ) -> Steps[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
-        answer = yield from self._take(request, until, request.holder)
-        if isinstance(answer, Held) and request.queue:
-            return None
-        if answer is None and is_offered:
-            return Held(GUARDED, wakes=False)  # a transaction relies on the last lease
-        return answer
+        state = yield from self._take(request, until, request.holder, self._taking)
+        if isinstance(state, Failed):
+            return state
+        if state.fence is not None:
+            return Granted(state.fence)
+        held = _held_by_another(request, state)
+        if held is not None:
+            return None if request.queue else held
+        # Else there is a queue, or a transaction relies on the last lease.
+        return Held(GUARDED, wakes=False) if is_offered else None
 
     def _take_share(
         self, request: Acquire, until: float, *, is_offered: bool = False
@@ -174,10 +186,12 @@ class Commands:
         """The same, for a share of the lock."""
         sharing, holder = self._waiters.sharing, request.holder
         if not request.queue and not is_offered:
-            answer = yield from self._take(request, until, sharing[holder])
-            if isinstance(answer, (Granted, Failed)):
-                return answer
-        state = yield from self._shares.take(request, until, self._lock_wait(until))
+            state = yield from self._take(request, until, sharing[holder], self._taking)
+            if isinstance(state, Failed):
+                return state
+            if state.fence is not None:
+                return Granted(state.fence)
+        state = yield from self._take(request, until, holder, self._sharing)
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
@@ -185,9 +199,35 @@ class Commands:
             if state.has_room and state.is_first_alike:
                 yield from self._arrange(request.key, shares=0)
             return Granted(state.fence)
-        if state.is_member:
-            return Held(GUARDED, wakes=False)  # a transaction relies on the last lease
-        return None
+        # A member has no fence while a transaction relies on the last lease.
+        return Held(GUARDED, wakes=False) if state.is_member else None
+
+    def _take(
+        self, request: Acquire, until: float, holder: str, texts: tuple[Text, ...]
+    ) -> Steps[State | Failed]:
+        """Take it by these statements, if it is free or has room and no queue, or is offered to us.
+        `holder`: in the row."""
+        key, sql = request.key, self._sql
+        for _ in range(2):
+            asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
+            *_, rows = yield self._statements(
+                *texts,
+                key=key,
+                holder=holder,
+                shares=request.shares,
+                ttl=_micro(request.ttl),
+                deadline=deadline,
+                lock_wait=self._lock_wait(until),
+            )
+            if not rows:
+                asked_at = self._clock.ours()
+                [rows] = yield self._statements(sql.look, key=key, holder=holder)
+            state = State.of(rows[0])
+            self._clock.learn(asked_at, state.now)
+            if state.now < deadline:
+                return state
+            # It may have done nothing: the server's clock is not what we took it for. Now we know.
+        return Failed.at(self.node, "the server's clock was set during the request")
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
         """The answer if another client has the lock. If the asker does not wait, nothing is left of
@@ -243,42 +283,13 @@ class Commands:
         [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
         return State.of(row)
 
-    def _take(self, request: Acquire, until: float, holder: str) -> Steps[Answer | None]:
-        """Take it, if it is free and has no queue, or is offered to us. None if it is neither ours
-        nor held by another: then there is a queue, or a transaction that relies on it. `holder`: in
-        the row."""
-        key, sql = request.key, self._sql
-        for _ in range(2):
-            asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
-            ttl = _micro(request.ttl)
-            [rows] = yield self._statements(
-                sql.acquire,
-                key=key,
-                holder=holder,
-                ttl=ttl,
-                deadline=deadline,
-                lock_wait=self._lock_wait(until),
-            )
-            if not rows or sql.verdict is not None:
-                text = sql.verdict if rows and sql.verdict is not None else sql.look
-                asked_at = self._clock.ours()
-                [rows] = yield self._statements(text, key=key, holder=holder)
-            state = State.of(rows[0])
-            self._clock.learn(asked_at, state.now)
-            if state.fence is not None:
-                return Granted(state.fence)
-            if state.now < deadline:
-                return _held_by_another(request, state)
-            # The server's clock is not what we took it for. Now we know.
-        return Failed.at(self.node, "the server's clock was set during the request")
-
     def _extend(self, request: Extend) -> Steps[Answer]:
         row_holder = self._waiters.row_holder(request.holder)
         if row_holder:
             [rows] = yield (self._extension(request, row_holder),)
             if rows:
                 return DONE
-        return DONE if (yield from self._shares.extend([request])) else NOT_YOURS
+        return DONE if (yield from self._extend_members([request])) else NOT_YOURS
 
     def _extension(self, request: Extend, holder: str) -> Statement:
         [statement] = self._statements(
@@ -298,7 +309,7 @@ class Commands:
             done |= yield from self._extend_some(leases[first : first + LEASES_AT_ONCE])
         members = [each for each in by_name if not row_holder(each.holder)]
         for first in range(0, len(members), MEMBERS_AT_ONCE):
-            done |= yield from self._shares.extend(members[first : first + MEMBERS_AT_ONCE])
+            done |= yield from self._extend_members(members[first : first + MEMBERS_AT_ONCE])
         answers: list[Answer] = []
         for request in requests:
             is_done = request.holder in done
@@ -319,6 +330,26 @@ class Commands:
                 return {each.holder for each in requests}
         results = yield tuple([self._extension(each, row_holder(each.holder)) for each in requests])
         return {each.holder for each, rows in zip(requests, results, strict=True) if rows}
+
+    def _extend_members(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+        """The same for members of shared locks."""
+        transactions = [
+            self._statements(
+                *self._prolonging,
+                key=request.key,
+                holder=request.holder,
+                shares=0,
+                ttl=_micro(request.ttl),
+            )
+            for request in requests
+        ]
+        results = yield tuple(chain.from_iterable(transactions))
+        length = len(self._prolonging)
+        extended = results[self._prolonging.index(self._sql.shared.prolong) :: length]
+        done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
+        for holder in done & self._waiters.sharing.keys():
+            self._waiters.sharing[holder] = ""
+        return done
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
@@ -350,15 +381,14 @@ class Commands:
         waiter, else to `me`. With `shares` (how many the asker wants; 0 will do), and in a second
         transaction where that turns out to be necessary, waiters that may share the lock are
         admitted, too. Gives the rows of `first`, and the state after all."""
-        sql, shared = self._sql, self._sql.shared
-        lock = () if sql.lock is None else (sql.lock,)
+        sql, shared, lock = self._sql, self._sql.shared, self._lock
         front = () if sql.front is None else (sql.front,)
         answers: Results | None = None
         while True:
             before: tuple[Text, ...] = lock
             after: tuple[Text, ...] = (*front, sql.bury, sql.settle, sql.heads, sql.drop, sql.look)
             if shares is not None:
-                before = (*lock, *self._shares.before)
+                before = (*lock, *self._before)
                 after = (*front, sql.bury, shared.admit, shared.woken, shared.drop, shared.tally)
                 after += (sql.settle, sql.heads, sql.drop, shared.peek)
             values = {"key": key, "holder": asker, "shares": shares, "me": me, "again": again}

@@ -32,23 +32,9 @@ What can happen:
   asker has an offer meanwhile.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
-from holdfast.core.messages import Acquire, Extend, Failed
-from holdfast.engines.sql.dialect import (
-    MICROSECONDS,
-    BootClock,
-    Dialect,
-    Row,
-    ServerClock,
-    Statement,
-    Steps,
-    Text,
-    as_text,
-)
-from holdfast.engines.sql.waiters import Waiters
+from holdfast.engines.sql.dialect import MICROSECONDS, Row, as_text
 
 MARKER = "(shared)"
 """The holder in the row of a shared lock. Holder ids are longer."""
@@ -126,74 +112,3 @@ class State:
         members."""
         is_free = not self.owner or not self.remaining
         return (is_free or self.queued) if self.is_shared else (is_free and self.queued)
-
-
-class Shares:
-    """The commands of one client for shared locks."""
-
-    def __init__(
-        self,
-        node: str,
-        sql: Dialect,
-        clock: ServerClock | BootClock,
-        waiters: Waiters,
-        statements: Callable[..., tuple[Statement, ...]],
-    ) -> None:
-        """`statements`: texts, with the values that they name."""
-        self._node, self._sql, self._clock = node, sql, clock
-        self._waiters, self._statements = waiters, statements
-        self._shared = shared = sql.shared
-        self.before = (shared.recount, shared.expire, shared.unfold, shared.mark)
-        """What a transaction begins with, once it has locked the row."""
-
-    def take(self, request: Acquire, until: float, lock_wait: float) -> Steps[State | Failed]:
-        """Take a share if there is room and no queue, or if it is offered to us."""
-        shared = self._shared
-        for _ in range(2):
-            asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
-            *_, [row] = yield self._transaction(
-                shared.enter,
-                shared.rise,
-                shared.confirm,
-                lock=shared.reserve,
-                key=request.key,
-                holder=request.holder,
-                shares=request.shares,
-                ttl=round(request.ttl * MICROSECONDS),
-                deadline=deadline,
-                lock_wait=lock_wait,
-            )
-            state = State.of(row)
-            self._clock.learn(asked_at, state.now)
-            if state.now >= deadline:
-                continue  # it may have done nothing; now we know the server's clock
-            return state
-        return Failed.at(self._node, "the server's clock was set during the request")
-
-    def extend(self, requests: Sequence[Extend]) -> Steps[set[str]]:
-        """Extend the leases of members, in one transaction; gives the holders for which that was
-        done."""
-        transactions = [
-            self._transaction(
-                self._shared.prolong,
-                key=request.key,
-                holder=request.holder,
-                shares=0,
-                ttl=round(request.ttl * MICROSECONDS),
-            )
-            for request in requests
-        ]
-        results = yield tuple(chain.from_iterable(transactions))
-        length = len(transactions[0])
-        extended = results[length - 3 :: length]
-        done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
-        for holder in done & self._waiters.sharing.keys():
-            self._waiters.sharing[holder] = ""
-        return done
-
-    def _transaction(
-        self, *work: Text, lock: Text | None = None, **values: object
-    ) -> tuple[Statement, ...]:
-        shared, lock = self._shared, lock or self._sql.lock
-        before = self.before if lock is None else (lock, *self.before)
-        return self._statements(*before, *work, shared.tally, shared.peek, **values)

@@ -27,10 +27,6 @@ from holdfast.engines.sql.connection import (
 from holdfast.engines.sql.dialect import Row, Statement, Text
 from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE, Statements
 
-IDLE = 0.01
-"""A connection that was used so recently is taken to be there, without a look: that would cost 3 %
-of a pair."""
-
 _DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
 
 _LOADERS: dict[int, Callable[[bytes], object]] = {
@@ -109,7 +105,6 @@ class PostgresConnection:
         """Whether the session is ours alone: then statements are prepared, and it can listen."""
         self._prepared: dict[Text, bytes] = {}
         self._names = count()
-        self._trusted_until = 0.0
 
     @property
     def pid(self) -> int:
@@ -145,8 +140,6 @@ class PostgresConnection:
 
     def is_usable(self) -> bool:
         """Whether the server has not closed it."""
-        if self._clock() < self._trusted_until:
-            return True
         try:
             self._connection.consume_input()
         except psycopg.Error:
@@ -160,13 +153,10 @@ class PostgresConnection:
                 self._prepare(statements, until)
             if len(statements) == 1:
                 self._send(*statements[0])
-                results = [self._rows(until)]
-            else:
-                results = self._run_all(statements, until)
+                return [self._rows(until)]
+            return self._run_all(statements, until)
         except psycopg.Error as error:
             raise _broken(error) from error
-        self._trusted_until = self._clock() + IDLE
-        return results
 
     def run_text(self, sql: str, until: float) -> None:
         """Run statements without values, separated by semicolons, as one transaction."""

@@ -805,8 +805,8 @@ PLANTED = [
     Mutant(
         "PostgreSQL: a lost lease is extended along with another one on its name",
         "engines/sql/commands.py",
-        "is_done = request.holder in done",
-        "is_done = bool(done)",
+        "[DONE if request.holder in done else NOT_YOURS",
+        "[DONE if done else NOT_YOURS",
         contract("postgres", "store"),
     ),
     Mutant(

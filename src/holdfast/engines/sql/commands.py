@@ -284,43 +284,28 @@ class Commands:
         return State.of(row)
 
     def _extend(self, request: Extend) -> Steps[Answer]:
-        row_holder = self._waiters.row_holder(request.holder)
-        if row_holder:
-            [rows] = yield (self._extension(request, row_holder),)
-            if rows:
-                return DONE
-        return DONE if (yield from self._extend_members([request])) else NOT_YOURS
-
-    def _extension(self, request: Extend, holder: str) -> Statement:
-        [statement] = self._statements(
-            self._sql.extend, key=request.key, holder=holder, ttl=_micro(request.ttl)
-        )
-        return statement
+        [answer] = yield from self.extend_all([request])
+        return answer
 
     def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
-        """Many extensions: several in a statement or a transaction, and what was not found one by
-        one. A transaction locks rows in the order of their names, so that no two wait for each
-        other."""
+        """Several extensions in a statement or a transaction: first of those that should be in the
+        lock's row, then, as members, of those that are not. A transaction locks rows in the order
+        of their names, so that no two wait for each other."""
         done: set[str] = set()
-        row_holder = self._waiters.row_holder
         by_name = sorted(requests, key=lambda request: request.key)
-        leases = [each for each in by_name if row_holder(each.holder)]
+        leases = [each for each in by_name if self._waiters.row_holder(each.holder)]
         for first in range(0, len(leases), LEASES_AT_ONCE):
             done |= yield from self._extend_some(leases[first : first + LEASES_AT_ONCE])
-        members = [each for each in by_name if not row_holder(each.holder)]
+        members = [each for each in by_name if each.holder not in done]
         for first in range(0, len(members), MEMBERS_AT_ONCE):
             done |= yield from self._extend_members(members[first : first + MEMBERS_AT_ONCE])
-        answers: list[Answer] = []
-        for request in requests:
-            is_done = request.holder in done
-            answers.append(DONE if is_done else (yield from self._extend(request)))
-        return answers
+        return [DONE if request.holder in done else NOT_YOURS for request in requests]
 
     def _extend_some(self, requests: Sequence[Extend]) -> Steps[set[str]]:
         """Gives the holders for which it was done. One statement does not tell which it found: if
         it has not found all, each has one of its own."""
         row_holder, ttls = self._waiters.row_holder, {each.ttl for each in requests}
-        if self._sql.extend_many is not None and len(ttls) == 1:
+        if self._sql.extend_many is not None and len(ttls) == 1 < len(requests):
             keys = [each.key for each in requests]
             holders = [row_holder(each.holder) for each in requests]
             [rows] = yield self._statements(
@@ -328,7 +313,16 @@ class Commands:
             )
             if len(rows) == len(requests):
                 return {each.holder for each in requests}
-        results = yield tuple([self._extension(each, row_holder(each.holder)) for each in requests])
+        extensions = [
+            self._statements(
+                self._sql.extend,
+                key=each.key,
+                holder=row_holder(each.holder),
+                ttl=_micro(each.ttl),
+            )
+            for each in requests
+        ]
+        results = yield tuple(chain.from_iterable(extensions))
         return {each.holder for each, rows in zip(requests, results, strict=True) if rows}
 
     def _extend_members(self, requests: Sequence[Extend]) -> Steps[set[str]]:

@@ -134,7 +134,8 @@ class Leftovers:
                     self._find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
                 else:
                     refused.append(f"{server.name}: {what}")
-        if len(refused) >= self._scene.plan.quorum:
+        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
+        if len(refused) >= self._scene.plan.quorum and not given_up:
             self._find(LEFT_BEHIND, ", ".join(refused))
         if later:
             self.check_later(turn)

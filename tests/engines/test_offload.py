@@ -57,6 +57,47 @@ def test_a_release_does_not_overtake_a_cancelled_acquire() -> None:
     asyncio.run(main())
 
 
+def test_a_release_of_several_does_not_overtake_any_of_their_acquires() -> None:
+    """The renewer sends pending releases together, as after several tasks were cancelled."""
+
+    async def main() -> None:
+        slow = Slow()
+        store = Offloaded(slow, "slow", time.monotonic, workers=2)
+        acquire = Acquire("job", "second", 30.0)
+        soon, late = time.monotonic() + 0.01, time.monotonic() + PATIENCE
+        acquiring = asyncio.create_task(store.ask([acquire], late))
+        await asyncio.to_thread(slow.began.wait, PATIENCE)
+        releases = [Release("job", "first"), Release("job", "second")]
+        answers = await store.ask(releases, soon)
+        assert [type(each) for each in answers] == [Failed, Failed]
+        assert slow.asked == [acquire]
+        slow.answers.set()
+        await acquiring
+        assert await store.ask(releases, late) == [DONE, DONE]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_asked_after_it_was_abandoned_is_answered() -> None:
+    """A client that is closed after its loop has ended still sends its releases."""
+    store = Offloaded(slow := Slow(), "slow", time.monotonic, workers=2)
+    slow.answers.set()
+
+    def ask_both() -> list[Sequence[Answer]]:
+        async def main() -> list[Sequence[Answer]]:
+            until = time.monotonic() + PATIENCE
+            asked = [store.ask([Release("job", holder)], until) for holder in ("me", "you")]
+            return await asyncio.wait_for(asyncio.gather(*asked), PATIENCE)
+
+        return asyncio.run(main())
+
+    assert ask_both() == [[DONE], [DONE]]
+    store.abandon()
+    assert ask_both() == [[DONE], [DONE]]
+    asyncio.run(asyncio.wait_for(store.close(), PATIENCE))
+
+
 class Gated:
     """A store that answers each key when it is told to."""
 

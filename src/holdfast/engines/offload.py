@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -33,15 +32,14 @@ class Offloaded:
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Have a worker ask."""
-        request = requests[0]
-        holder = request.holder if isinstance(request, (Acquire, Release)) else None
-        before = None if holder is None else self._asking.get(holder)
-        if before is not None and not await before.wait(until - self._clock()):
-            return self._failed(requests, "an earlier request of this holder is pending")
+        holders = [each.holder for each in requests if isinstance(each, (Acquire, Release))]
+        for before in [self._asking[each] for each in holders if each in self._asking]:
+            if not await before.wait(until - self._clock()):
+                return self._failed(requests, "an earlier request of this holder is pending")
         job = Job(self._store.ask, requests, until)
-        if holder is not None:
+        for holder in holders:
             self._asking[holder] = job
-            job.at_end.append(lambda: self._asked(holder, job))
+        job.over.add_done_callback(lambda _: self._asked(holders, job))
         self._workers.submit(job.run, job.report)
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
@@ -58,9 +56,11 @@ class Offloaded:
         job.result()
 
     def abandon(self) -> None:
-        """Have a worker close the store, and do not wait for it."""
+        """Have a worker close the store, and do not wait for it. What is asked after that, in
+        another loop, has workers of its own."""
         self._workers.submit(self._store.close, lambda: None)
         self._workers.end(wait=False)
+        self._begin()
 
     def forget(self) -> None:
         """In a forked child: the workers are the parent's."""
@@ -70,24 +70,25 @@ class Offloaded:
     def _failed(self, requests: Sequence[Request], why: str) -> Sequence[Answer]:
         return [Failed.at(self._name, why)] * len(requests)
 
-    def _asked(self, holder: str, job: "Job") -> None:
-        if self._asking.get(holder) is job:
-            del self._asking[holder]
+    def _asked(self, holders: Sequence[str], job: "Job") -> None:
+        for holder in holders:
+            if self._asking.get(holder) is job:
+                del self._asking[holder]
 
 
 class Job:
     """A function that a worker calls for a task of the running loop."""
 
-    __slots__ = ("_call", "_error", "_loop", "_result", "at_end", "is_over", "is_wanted")
+    __slots__ = ("_call", "_error", "_loop", "_result", "is_wanted", "over")
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._call = function, arguments
         self._result: Any = None
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
-        self.is_wanted, self.is_over = True, False
-        self.at_end: list[Callable[[], None]] = []
-        """What the loop calls when it is over."""
+        self.over = self._loop.create_future()
+        """Done when the function has returned, or raised. Nothing cancels it."""
+        self.is_wanted = True
 
     def run(self) -> None:
         """In the worker: call the function, unless the task has given up."""
@@ -101,38 +102,19 @@ class Job:
     def report(self) -> None:
         """In the worker, when it is free again: have the task woken."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._end)
-
-    def _end(self) -> None:
-        self.is_over = True
-        calls, self.at_end = self.at_end, []
-        for call in calls:
-            call()
+            self._loop.call_soon_threadsafe(self.over.set_result, None)
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait until it is over; False if that takes longer. A task that is cancelled here does not
         end it."""
-        woken = self._loop.create_future()
-        wake = partial(_wake, woken)
-        self.at_end.append(wake)
-        timer = None if seconds is None else self._loop.call_later(seconds, wake)
-        try:
-            await woken
-        finally:
-            if timer is not None:
-                timer.cancel()
-        return self.is_over
+        await asyncio.wait([self.over], timeout=seconds)
+        return self.over.done()
 
     def result(self) -> Any:
         """What the function returned, or raised."""
         if self._error is not None:
             raise self._error
         return self._result
-
-
-def _wake(woken: "asyncio.Future[None]") -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 class Workers:

@@ -17,6 +17,10 @@ from holdfast.core.ports import Clock, Store
 GRACE = 0.05
 """How much later than the worker the task gives up, so that it gets the worker's reason."""
 
+WORKERS = 32
+"""How many ask at most, for a store that does not limit it itself. So many that those which wait
+for a server that hangs do not delay a renewal."""
+
 
 class Offloaded:
     """An `AsyncStore` made of a blocking one."""

@@ -1,25 +1,16 @@
-"""Empty queues do not stay: the server removes them, or, where it cannot, whoever leaves last."""
-
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+"""Queues are made when they are needed, and the server removes those that are empty."""
 
 import pytest
 from kazoo.protocol.serialization import Create2
 from kazoo.security import READ_ACL_UNSAFE
 
 import holdfast
-from holdfast.engines.zookeeper.connection import _CreateContainer
 from tests.engines.zookeeper.glimpse import LOCKS, outsider
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 NO_SUCH_REQUEST = 99
 """A server answers it as an old one answers what came after its time, and hangs up."""
-
-
-@pytest.fixture
-def _no_containers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_CreateContainer, "type", NO_SUCH_REQUEST)
 
 
 def test_empty_queues_are_removed_by_the_server(server: ZooKeeperServer) -> None:
@@ -29,38 +20,6 @@ def test_empty_queues_are_removed_by_the_server(server: ZooKeeperServer) -> None
         wait_for(lambda: not eye.exists(f"{LOCKS}passing"))
         with client.lock("passing", ttl=20):
             pass
-
-
-@pytest.mark.usefixtures("_no_containers")
-def test_or_by_the_one_who_leaves_last(server: ZooKeeperServer) -> None:
-    """Only the first of the two has made the queue."""
-    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
-        ann, ben = (stack.enter_context(holdfast.Client(server.url)) for _ in range(2))
-        eye = stack.enter_context(outsider(server))
-        lease = ann.lock("swept", ttl=20).acquire()
-        assert lease
-        waiting = pool.submit(ben.lock("swept", ttl=20).acquire)
-        wait_for(lambda: (info := ann.inspect("swept")) is not None and info.waiters == 1)
-        lease.release()
-        theirs = waiting.result(10)
-        assert theirs
-        assert eye.exists(f"{LOCKS}swept"), "it is not empty yet"
-        theirs.release()
-        eye.sync("/")
-        assert not eye.exists(f"{LOCKS}swept")
-        with ann.lock("swept", ttl=20):
-            assert eye.exists(f"{LOCKS}swept"), "it is made again"
-
-
-@pytest.mark.usefixtures("_no_containers")
-def test_a_waiter_that_gives_up_sweeps_too(server: ZooKeeperServer) -> None:
-    with holdfast.Client(server.url) as ann, holdfast.Client(server.url) as ben:
-        with ann.lock("left", ttl=20), outsider(server) as eye:
-            assert ben.lock("left", ttl=20).acquire(timeout=2) is None
-            assert eye.exists(f"{LOCKS}left")
-        with outsider(server) as eye:
-            eye.sync("/")
-            assert not eye.exists(f"{LOCKS}left")
 
 
 @pytest.mark.parametrize("guarded", ["/a", "/a/b/holdfast/locks"])

@@ -6,6 +6,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast.engines.offload import Offloaded
 from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
@@ -16,7 +17,9 @@ TTL = 100
 
 def end_session(client: Any, server: ZooKeeperServer) -> None:
     """What an operator does, or a leader whose clock has jumped: nobody has asked the holders."""
-    sessions = client._driver._store._exchanges.sessions
+    store = client._driver._store
+    store = store._store if isinstance(store, Offloaded) else store
+    sessions = store._exchanges.sessions
     [wire] = [each._connection for each in sessions if each.ttl == TTL]
     thief = KazooClient(server.address, client_id=wire.client_id)
     thief.start(30)

@@ -158,9 +158,3 @@ def is_waiting(requests: Sequence[Request], answers: Sequence[Answer]) -> bool:
     """Whether a place in the queue was asked for, and the lock is held."""
     first = requests[0]
     return isinstance(first, Acquire) and first.queue and isinstance(answers[0], Held)
-
-
-def holder_of(requests: Sequence[Request]) -> str:
-    """The holder of these requests; empty if they are not about a lease."""
-    first = requests[0]
-    return first.holder if isinstance(first, (Acquire, Extend, Release)) else ""

@@ -1,7 +1,7 @@
 """ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`, or `zookeepers://` for TLS.
 
 `commands` has what is sent to the servers, `locks`, `inspect` and `cells` the exchanges with them,
-and there is a store for threads (`threads`) and one for asyncio (`aio`).
+and `threads` the store; under asyncio, worker threads use that.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +12,7 @@ import kazoo  # noqa: F401 - so that its absence is reported before anything els
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
+from holdfast.engines.offload import WORKERS, Offloaded
 from holdfast.engines.processes import refuse_eventlet
 from holdfast.engines.urls import TLS_FILES, Options, read_endpoints
 from holdfast.engines.zookeeper.connection import Security, Servers
@@ -47,9 +48,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         return ZooKeeperStore(terms, chroot, host)
 
     def connect_async(host: StoreHost) -> AsyncStore:
-        from holdfast.engines.zookeeper.aio import AsyncZooKeeperStore
-
-        return AsyncZooKeeperStore(terms, chroot, host)
+        return Offloaded(connect(host), "zookeeper", host.clock, WORKERS)
 
     def examine(ttl: float) -> Iterable[Finding]:
         from holdfast.engines.zookeeper.examine import examine

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from kazoo.exceptions import NoAuthError, NotEmptyError, UnimplementedError
+from kazoo.exceptions import NoAuthError, UnimplementedError
 
 from holdfast.engines.zookeeper.connection import Connection
 
@@ -243,25 +243,17 @@ def node(path: str) -> Call:
 
 
 def container(path: str) -> Call:
-    """The same, and the server removes it when it has been without children for a while. A server
-    without containers answers with an error, and closes the connection."""
+    """The same, and the server removes it when it has been without children for a while."""
     return Call(
         lambda connection: connection.create_container_async(path),
         by_leader=True,
-        answers=(NoAuthError, UnimplementedError),
+        answers=(NoAuthError,),
     )
 
 
 def delete(path: str) -> Call:
     """Delete a node."""
     return Call(lambda connection: connection.delete_async(path), by_leader=True)
-
-
-def delete_empty(path: str) -> Call:
-    """Delete a node if there is nothing below."""
-    return Call(
-        lambda connection: connection.delete_async(path), by_leader=True, answers=(NotEmptyError,)
-    )
 
 
 def sync() -> Call:

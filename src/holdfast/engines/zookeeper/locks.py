@@ -13,7 +13,7 @@ before it share the lock. What can happen between two rounds, and what then:
   its session has ended: so a waiter writes to its own place, and holds the lock only when the
   leader, and with it a majority, has acknowledged that.
 - The place before is gone before it could be watched: the client looks again.
-- The queue itself is gone, since it was empty: it is created again.
+- The queue itself is gone, since it was empty, or it is the first time: it is created.
 """
 
 from collections.abc import Sequence
@@ -136,20 +136,14 @@ class Locks:
     def _join(self, claim: Claim, queue: str, request: Acquire) -> Steps[Any]:
         """Go to the end of the queue, and list it in the same round trip."""
         session = claim.session
-        if self._sessions.has_containers is None:
-            yield from self._make_queue(
-                session, queue
-            )  # if it is missing, and there is the right to
         claim.owner, claim.asked = session.id, True
         name = prefix(session.id, claim.holder, waits=request.queue, shares=request.shares)
         joining = commands.join(queue, name, claim.entry)
         made, names = yield Send(session, [joining, commands.children(queue)])
         if isinstance(made, NoNodeError):
-            refused = yield from self._make_queue(session, queue)
-            if refused:
-                raise Rejected(f"NoAuth: this user has no right to create {queue}")
+            yield from self._make_queue(session, queue)
             return None
-        if _is_unknown(made):
+        if isinstance(made, UnimplementedError):
             raise Rejected("the server is too old: ZooKeeper 3.5 or later is needed")
         place, known = made
         claim.found(place, known.czxid)
@@ -159,16 +153,14 @@ class Locks:
             return None
         return names
 
-    def _make_queue(self, session: Session, queue: str) -> Steps[bool]:
-        """Create a queue, as a container if the servers have those, and what is missing above it.
-        It may exist already. Returns whether the right to is missing."""
-        make = commands.node if self._sessions.has_containers is False else commands.container
-        replies = yield Send(session, [make(queue)])
-        self._sessions.has_containers = make is commands.container and not _is_unknown(replies[0])
+    def _make_queue(self, session: Session, queue: str) -> Steps[None]:
+        """Create a queue, and what is missing above it. It may exist already."""
+        replies = yield Send(session, [commands.container(queue)])
         if isinstance(replies[0], NoNodeError):
-            replies = yield Send(session, [make(path) for path in parents(queue)])
+            replies = yield Send(session, [commands.container(path) for path in parents(queue)])
         missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
-        return missing and any(isinstance(each, NoAuthError) for each in replies)
+        if missing and any(isinstance(each, NoAuthError) for each in replies):
+            raise Rejected(f"NoAuth: this user has no right to create {queue}")
 
     def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Steps[bool]:
         """Whether these places are holders' or waiters', and none that of another try, which is
@@ -269,8 +261,7 @@ class Locks:
         return answers
 
     def release(self, claims: Sequence[Claim]) -> Steps[list[Answer]]:
-        """Delete the places of these holders in one session; and a queue that is empty then, if the
-        servers do not do that."""
+        """Delete the places of these holders in one session."""
         deleted: dict[str, str] | None = None
         try:
             for claim in claims:
@@ -280,8 +271,6 @@ class Locks:
             known = [claim for claim in claims if claim.place]
             places = {claim.holder: claim.place for claim in known}
             calls = [commands.delete(place) for place in places.values()]
-            if self._sessions.has_containers is False:
-                calls += [commands.delete_empty(self._tree.queue(claim.key)) for claim in known]
             replies = yield Send(claims[0].session, calls)
             deleted = places
         finally:
@@ -295,7 +284,7 @@ class Locks:
                     self._registry.close(claim)
         removed = {
             claim.holder
-            for claim, reply in zip(known, replies, strict=False)  # behind them, the empty queues
+            for claim, reply in zip(known, replies, strict=True)
             if claim.held and not isinstance(reply, NoNodeError)
         }
         return [DONE if claim.holder in removed else NOT_YOURS for claim in claims]
@@ -321,11 +310,6 @@ def find(claim: Claim, queue: str) -> Steps[None]:
         claim.owner, claim.place, claim.fence = owner, own, 0
     else:
         claim.gone()
-
-
-def _is_unknown(reply: Any) -> bool:
-    """Whether a server does not know the request."""
-    return isinstance(reply, UnimplementedError)
 
 
 def _before(places: list[Place], claim: Claim) -> list[Place]:

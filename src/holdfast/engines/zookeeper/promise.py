@@ -67,10 +67,6 @@ class Promise:
         """Call this when it is there, from the thread that kazoo has for that."""
         self._link(partial(self._deliver, callback))
 
-    def call_at_once(self, callback: Callable[[Any], object]) -> None:
-        """The same, from the thread that reads the replies: the callback must be quick."""
-        self._link(partial(callback, self))
-
     def _link(self, link: Callable[[], object]) -> None:
         self._links.append(link)
         if self._done:

@@ -260,8 +260,6 @@ class Sessions:
 
     def begin(self) -> None:
         """There is no session yet."""
-        self.has_containers: bool | None = None
-        """Whether the servers remove empty queues by themselves; None: unknown yet."""
         self._by_ttl: dict[float, Session] = {}
         self._mutex = threading.Lock()
 

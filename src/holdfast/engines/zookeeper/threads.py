@@ -1,4 +1,4 @@
-"""The store for threads; and the heartbeat, which the store for asyncio uses too."""
+"""The store, and the heartbeat."""
 
 import atexit
 import sys

@@ -2,7 +2,7 @@
 its activities, each a generator that waits and goes on.
 
 Every other client is cancelled as a thread is: what it asks ends at once. With the rest it goes on,
-as under asyncio, and the next request for the same holder waits for it.
+as with `Offloaded`, and the next request for the same holder waits for it.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from holdfast.core.holding import lose
-from holdfast.core.messages import Failed, Request
+from holdfast.core.messages import Acquire, Failed, Release, Request
 from holdfast.core.ports import StoreHost
+from holdfast.engines.offload import GRACE
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Process, Resumption
 from holdfast.lab.simulator.network import Connection, Network, Wire
@@ -132,13 +133,17 @@ class Store:
     def ask(self, requests: Sequence[Request], until: float, resume: Resumption) -> None:
         """Set a request going."""
         self.stop_interrupted()
-        holder = self._in_turn(requests)
-        before = None if self._blocks else self._latest.get(holder)
+        holders: list[str] = []
+        if not self._blocks:
+            holders = [each.holder for each in requests if isinstance(each, (Acquire, Release))]
+            late = [Failed.at(self._node, UNANSWERED)] * len(requests)
+            self.client.at(until + GRACE, lambda: resume(late))
+        before = [self._latest[each] for each in holders if each in self._latest]
         steps = self._ask_after(before, requests, until)
         activity = Activity(self.client, steps, lambda: self._blocks and not resume.wanted)
-        if holder:
+        for holder in holders:
             self._latest[holder] = activity
-        activity.then(lambda answers: self._answer(holder, activity, answers, resume))
+        activity.then(lambda answers: self._answer(holders, activity, answers, resume))
         self._start(activity)
 
     def stop_interrupted(self) -> None:
@@ -157,10 +162,6 @@ class Store:
         """The client closes its connections."""
         self.crash()
 
-    def _in_turn(self, requests: Sequence[Request]) -> str:
-        """The holder whose requests are asked one after the other; empty: there is none."""
-        return ""
-
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         """The activity that answers these requests."""
         raise NotImplementedError
@@ -170,18 +171,22 @@ class Store:
         activity.then(lambda result: self._activities.remove(activity))
         activity.begin()
 
-    def _answer(self, holder: str, activity: Activity, answers: Any, resume: Resumption) -> None:
-        if self._latest.get(holder) is activity:
-            del self._latest[holder]
+    def _answer(
+        self, holders: Sequence[str], activity: Activity, answers: Any, resume: Resumption
+    ) -> None:
+        for holder in holders:
+            if self._latest.get(holder) is activity:
+                del self._latest[holder]
         if answers is not None:
             resume(answers)
 
     def _ask_after(
-        self, before: Activity | None, requests: Sequence[Request], until: float
+        self, before: Sequence[Activity], requests: Sequence[Request], until: float
     ) -> Waits:
-        if before is not None:
-            yield partial(self._wait_for, before, until)
-            if not before.done:
+        for each in before:
+            if not each.done:
+                yield partial(self._wait_for, each, until)
+            if not each.done:
                 return [Failed.at(self._node, UNANSWERED)] * len(requests)
         return (yield from self._ask(requests, until))
 

@@ -1,4 +1,4 @@
-"""The store of a client over a virtual etcd, as `engines.etcd.threads` and `aio` over a real one.
+"""The store of a client over a virtual etcd, as `engines.etcd.threads` over a real one.
 
 Exchanges, sessions, watches and failover are the engine's own. Calls and streams are virtual: they
 can be lost, late, or both.
@@ -17,7 +17,6 @@ from holdfast.engines.etcd.exchanges import (
     Exchanges,
     Send,
     exchange,
-    holder_of,
     is_waiting,
 )
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
@@ -151,9 +150,6 @@ class EtcdStore(Store):
     def insecure_channel(self, name: str, options: Any) -> Channel:
         """The channel to a server."""
         return self._channels[name]
-
-    def _in_turn(self, requests: Sequence[Request]) -> str:
-        return holder_of(requests)
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         answers = yield from self._exchange(self._exchanges.begin(requests), until, requests)

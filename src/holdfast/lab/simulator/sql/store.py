@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import Acquire, Failed, Release, Request
-from holdfast.engines.offload import GRACE
+from holdfast.core.messages import Request
 from holdfast.engines.sql.connection import SILENT, BrokenError
 from holdfast.engines.sql.dialect import Statement
 from holdfast.engines.sql.engine import CONNECTIONS
@@ -18,9 +17,8 @@ from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Prepa
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.driver import Resumption
 from holdfast.lab.simulator.sql.server import STATEMENTS, Listen
-from holdfast.lab.simulator.store import UNANSWERED, Activity, Link, Resume, Store, Waits, Wiring
+from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
 
 
 class ServerLink(Link):
@@ -176,17 +174,6 @@ class SqlStore(Store):
         self._settling: list[Resume] | None = None
         """Waiters that wait until the listener listens; None: it has yet to be started."""
         self._is_settled = False
-
-    def ask(self, requests: Sequence[Request], until: float, resume: Resumption) -> None:
-        """Set a request going. Under asyncio, a worker may be late."""
-        super().ask(requests, until, resume)
-        if not self._blocks:
-            late = [Failed.at(self._node, UNANSWERED)] * len(requests)
-            self.client.at(until + GRACE, lambda: resume(late))
-
-    def _in_turn(self, requests: Sequence[Request]) -> str:
-        request = requests[0]
-        return request.holder if isinstance(request, (Acquire, Release)) else ""
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         return self._drive(self._exchanges.ask(requests, until), partial(self._do, requests))

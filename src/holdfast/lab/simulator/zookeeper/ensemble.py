@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from kazoo.exceptions import SessionExpiredError, UnimplementedError, ZookeeperError
+from kazoo.exceptions import SessionExpiredError, ZookeeperError
 from kazoo.protocol.serialization import Close, Connect, Sync
 
-from holdfast.engines.zookeeper.connection import CONTAINER
 from holdfast.lab.simulator.driver import Clock, Timeline
 from holdfast.lab.simulator.network import Connection, Network, Wire
 from holdfast.lab.simulator.server import PRECISION, Receive
@@ -32,9 +31,6 @@ SYNC_LIMIT = 10
 
 SHORTEST, LONGEST = 2 * TICK, 20 * TICK
 """The sessions that are granted."""
-
-WITH_CONTAINERS = 0.8
-"""How many ensembles remove empty queues by themselves."""
 
 TIDIES = 0.1
 """How likely it is that they do so, each half tick."""
@@ -81,7 +77,6 @@ class Ensemble:
         self._proposals: deque[Proposal] = deque()
         self.leader: Member | None = None
         self.term = 0
-        self._has_containers = timeline.random.random() < WITH_CONTAINERS
         self._pulse = self.link()
 
     def begin(self) -> None:
@@ -153,8 +148,6 @@ class Ensemble:
             return SessionExpiredError()
         if isinstance(request, Close):
             return self._close(session)
-        if getattr(request, "flags", 0) == CONTAINER and not self._has_containers:
-            return UnimplementedError()
         writer = Writer(session, len(self.log) + 1, int(self._clock() * 1000))
         try:
             change, reply = self.tree.write(request, writer)
@@ -215,7 +208,7 @@ class Ensemble:
                 if session.ends_at <= self._clock() + PRECISION:
                     self._close(number)
             empty = self.tree.empty_containers()
-            if empty and self._has_containers and self._timeline.random.random() < TIDIES:
+            if empty and self._timeline.random.random() < TIDIES:
                 self._commit(Entry(empty))
             self._proceed()
 

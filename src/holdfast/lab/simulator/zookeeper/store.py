@@ -1,4 +1,4 @@
-"""The store of a client over a virtual ZooKeeper, as `engines.zookeeper.threads` and `aio` over a
+"""The store of a client over a virtual ZooKeeper, as `engines.zookeeper.threads` over a
 real one. Exchanges, sessions, heartbeats and the registry are the engine's own.
 
 Sessions, their states, watches and what becomes of pending requests are kazoo's, whose client runs
@@ -186,7 +186,6 @@ class ZooKeeperStore(Store):
 
     def __init__(self, client: Client, wiring: Wiring) -> None:
         super().__init__(client, "zookeeper")
-        self._blocks = True  # under asyncio, too, a cancelled exchange ends at once
         self._sent = wiring.sent
         number = client.number
         names = tuple(f"{server.name}:2181" for server in wiring.servers)
@@ -234,7 +233,7 @@ class ZooKeeperStore(Store):
     def _wait(self, wait: Await | Sleep, resume: Resume) -> None:
         self._wait_until(wait.until, resume)
         if isinstance(wait, Await):
-            wait.result.call_at_once(lambda result: self._sleep(0.0, resume))
+            wait.result.rawlink(lambda result: self._sleep(0.0, resume))
 
 
 class ServerLink(Link):

@@ -18,8 +18,8 @@ TTL = 100
 def end_session(client: Any, server: ZooKeeperServer) -> None:
     """What an operator does, or a leader whose clock has jumped: nobody has asked the holders."""
     store = client._driver._store
-    store = store._store if isinstance(store, Offloaded) else store
-    sessions = store._exchanges.sessions
+    threads: Any = store._store if isinstance(store, Offloaded) else store
+    sessions = threads._exchanges.sessions
     [wire] = [each._connection for each in sessions if each.ttl == TTL]
     thief = KazooClient(server.address, client_id=wire.client_id)
     thief.start(30)

@@ -32,52 +32,12 @@ from holdfast.engines.etcd.connection import (
 )
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.sessions import Claim, Registry
-from holdfast.engines.etcd.waiters import Watches
+from holdfast.engines.etcd.waiters import TICK, Watches
 
 T = TypeVar("T")
 
-
-class Exchanges:
-    """All exchanges of one client. `claims` is shared with `comparison`."""
-
-    def __init__(
-        self,
-        host: StoreHost,
-        claims: dict[str, Claim],
-        randbits: Callable[[int], int] = secrets.randbits,
-    ) -> None:
-        self._clock = host.clock
-        self.registry = Registry(host, claims, randbits)
-        self.watches = Watches(host.notify)
-        self.locks = Locks(self.registry, self.watches, host)
-
-    def forget(self) -> None:
-        """In a forked child: everything is the parent's."""
-        self.registry.begin()
-        self.watches.begin()
-
-    def begin(self, requests: Sequence[Request]) -> Callable[[], Steps[Sequence[Answer]]]:
-        """What begins the exchange for one request, or several of a kind, at an endpoint."""
-        first, now = requests[0], self._clock()
-        if isinstance(first, Acquire):
-            return partial(self.locks.acquire, first, now)
-        if isinstance(first, Release):
-            return partial(self.locks.release, cast("Sequence[Release]", requests))
-        if isinstance(first, Extend):
-            return partial(self.locks.extend, cast("Sequence[Extend]", requests), now)
-        known: dict[str, Any] = {}
-        return partial(self._other, first, known)
-
-    def _other(self, request: Any, known: dict[str, Any]) -> Steps[Sequence[Answer]]:
-        if isinstance(request, Inspect):
-            return [(yield from inspect.inspect(request))]
-        if isinstance(request, Break):
-            return [(yield from inspect.break_lock(request, known))]
-        if isinstance(request, Read):
-            return [(yield from cells.read(request))]
-        if isinstance(request, Write):
-            return [(yield from cells.write(request))]
-        return [(yield from inspect.list_locks(request))]
+CLOSE_WITHIN = 1.0
+"""Seconds for the servers to answer when the client is closed."""
 
 
 class Send(NamedTuple):
@@ -90,6 +50,68 @@ class Send(NamedTuple):
 
 Effects: TypeAlias = Generator[Send | Sleep, Any, T]
 """What a store performs. It throws `NoAnswer` in, or `Rejected`."""
+
+
+class Exchanges:
+    """All exchanges of one client. `claims` is shared with `comparison`."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        host: StoreHost,
+        claims: dict[str, Claim],
+        randbits: Callable[[int], int] = secrets.randbits,
+    ) -> None:
+        self.clock = host.clock
+        self.registry = Registry(host, claims, randbits)
+        self.watches = Watches(host.notify)
+        self._connections = connections
+        self._locks = Locks(self.registry, self.watches, host)
+
+    def ask(self, requests: Sequence[Request], until: float) -> Effects[Sequence[Answer]]:
+        """Answer each request, of which all are of a kind; `Failed` for what could not be answered
+        by `until`."""
+        once = isinstance(requests[0], Write)  # what may have been done must not be done again
+        answers = yield from self._exchange(self._steps(requests), until, once=once)
+        return [answers] * len(requests) if isinstance(answers, Failed) else answers
+
+    def keep_waiters(self) -> Effects[object]:
+        """Keep the sessions alive that waiters need."""
+        return self._exchange(self._locks.keep_waiters, self.clock() + 2 * TICK)
+
+    def end(self) -> Effects[object]:
+        """Revoke all etcd leases: the client is closed."""
+        revoke = partial(self._locks.revoke, self.registry.take_all())
+        return self._exchange(revoke, self.clock() + CLOSE_WITHIN)
+
+    def forget(self) -> None:
+        """In a forked child: everything is the parent's."""
+        self.registry.begin()
+        self.watches.begin()
+
+    def _steps(self, requests: Sequence[Request]) -> Callable[[], Steps[Sequence[Answer]]]:
+        """What begins the exchange for these requests with an endpoint."""
+        first, now = requests[0], self.clock()
+        if isinstance(first, Acquire):
+            return partial(self._locks.acquire, first, now)
+        if isinstance(first, Release):
+            return partial(self._locks.release, cast("Sequence[Release]", requests))
+        if isinstance(first, Extend):
+            return partial(self._locks.extend, cast("Sequence[Extend]", requests), now)
+        if isinstance(first, Inspect):
+            return partial(inspect.inspect, first)
+        if isinstance(first, Break):
+            return partial(inspect.break_lock, first, {})
+        if isinstance(first, Read):
+            return partial(cells.read, first)
+        if isinstance(first, Write):
+            return partial(cells.write, first)
+        return partial(inspect.list_locks, first)
+
+    def _exchange(
+        self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
+    ) -> Effects[T | Failed]:
+        return exchange(begin, self._connections, self.clock, until, once=once)
 
 
 def exchange(

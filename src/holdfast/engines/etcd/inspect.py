@@ -20,13 +20,13 @@ PAGE = 1000
 """How many places are read at a time."""
 
 
-def inspect(request: Inspect) -> Steps[Answer]:
+def inspect(request: Inspect) -> Steps[list[Answer]]:
     """Who holds this one, and how many wait."""
     head, waiters = yield from _head(request.key)
-    return Listing((yield from _seen([(request.key, head, waiters)] if head else [])))
+    return [Listing((yield from _seen([(request.key, head, waiters)] if head else [])))]
 
 
-def list_locks(request: List) -> Steps[Answer]:
+def list_locks(request: List) -> Steps[list[Answer]]:
     """The holders of each lock, from as many queues as wanted."""
     last, exhausted = request.after, False
     while not exhausted:
@@ -37,8 +37,8 @@ def list_locks(request: List) -> Steps[Answer]:
         last = names[-1] if names else last
         found = yield from _heads({name: queues[name] for name in names})
         if found:
-            return Listing(found)
-    return Listing(())
+            return [Listing(found)]
+    return [Listing(())]
 
 
 def _queues(prefix: str, last: str, limit: int) -> Steps[tuple[dict[str, list[Any]], bool]]:
@@ -120,7 +120,7 @@ def _holder(place: Any) -> str:
     return holder
 
 
-def break_lock(request: Break, known: dict[str, Any]) -> Steps[Answer]:
+def break_lock(request: Break, known: dict[str, Any]) -> Steps[list[Answer]]:
     """Delete the places of the holders, or of that one; each finds that out when it extends its
     lease.
 
@@ -133,11 +133,11 @@ def break_lock(request: Break, known: dict[str, Any]) -> Steps[Answer]:
             head, _ = yield from _head(request.key)
             wanted = [each for each in head if request.holder in ("", _holder(each))]
             if not wanted:
-                return NOT_YOURS
+                return [NOT_YOURS]
             known[request.key] = wanted
         places = known[request.key]
         replies = yield [commands.delete_created(p.key, p.create_revision) for p in places]
         deleted = [accepted(reply).succeeded for reply in replies]
         if again or any(deleted):
-            return DONE
+            return [DONE]
         del known[request.key]  # they have been released

@@ -3,16 +3,15 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import grpc
 
 from holdfast.core.effects import Sleep, perform
-from holdfast.core.messages import Answer, Failed, Request, Write
+from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
+from holdfast.engines.etcd.commands import Call, KeepAlives
 from holdfast.engines.etcd.connection import (
     SHORTEST,
     Cluster,
@@ -23,15 +22,12 @@ from holdfast.engines.etcd.connection import (
     keep_forever,
     read_error,
 )
-from holdfast.engines.etcd.exchanges import Exchanges, Send, exchange, is_waiting
+from holdfast.engines.etcd.exchanges import Effects, Exchanges, Send, is_waiting
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.sessions import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
 
 T = TypeVar("T")
-
-CLOSE_WITHIN = 1.0
-"""Seconds for the servers to answer when the client is closed."""
 
 
 class EtcdStore:
@@ -39,41 +35,36 @@ class EtcdStore:
 
     def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
         self._clock = host.clock
-        self._exchanges = Exchanges(host, claims)
         self._connections = Connections(cluster, grpc, host.emit)
+        self._exchanges = Exchanges(self._connections, host, claims)
         self._begin()
 
     def _begin(self) -> None:
         self._closing = False
-        self._watchers: list[Watcher] = []
-        """One that works, if there are waiters, and those that are ending."""
+        self._watcher: Watcher | None = None
+        """The last one; it may be ending, if there are no waiters."""
         self._mutex = threading.Lock()
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        once = isinstance(requests[0], Write)  # what may have been done must not be done again
-        answers = self._exchange(self._exchanges.begin(requests), until, once=once)
-        if isinstance(answers, Failed):
-            return [answers] * len(requests)
+        answers = self._perform(self._exchanges.ask(requests, until))
         if is_waiting(requests, answers):
             self._watch()
         return answers
 
     def close(self) -> None:
         """Revoke all etcd leases, and close every connection."""
-        self._closing = True
-        for watcher in self._watchers:
-            watcher.stop()
-        leases = self._exchanges.registry.take_all()
-        if leases:
-            revoke = partial(self._exchanges.locks.revoke, leases)
-            self._exchange(revoke, self._clock() + CLOSE_WITHIN)
+        with self._mutex:  # none is started after this
+            self._closing = True
+        if self._watcher is not None:
+            self._watcher.stop()
+        self._perform(self._exchanges.end())
         for connection in self._connections.close():
             connection.channel.close()
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
-        keep_forever(*self._watchers)
+        keep_forever(self._watcher)
         self._connections.forget()
         self._exchanges.forget()
         self._begin()
@@ -81,22 +72,15 @@ class EtcdStore:
     def _watch(self) -> None:
         """See to it that waiters are woken, and their sessions kept alive."""
         with self._mutex:
-            if self._closing or any(watcher.works for watcher in self._watchers):
+            if self._closing or (self._watcher is not None and self._watcher.works):
                 return
-            for each in self._watchers:
-                each.end()  # it may have been interrupted while it was being started
-            watcher = Watcher(self._connections, self._exchanges, self._keep_waiters)
-            self._watchers = [*(each for each in self._watchers if each.alive), watcher]
-            watcher.start()
+            if self._watcher is not None:
+                self._watcher.end()  # it may have been interrupted while it was being started
+            self._watcher = Watcher(self._connections, self._exchanges, self._perform)
+            self._watcher.start()
 
-    def _keep_waiters(self) -> None:
-        self._exchange(self._exchanges.locks.keep_waiters, self._clock() + 2 * TICK)
-
-    def _exchange(
-        self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
-    ) -> T | Failed:
-        steps = exchange(begin, self._connections, self._clock, until, once=once)
-        return perform(steps, self._do, (NoAnswer, Rejected))
+    def _perform(self, effects: Effects[T]) -> T:
+        return perform(effects, self._do, (NoAnswer, Rejected))
 
     def _do(self, effect: Send | Sleep) -> Any:
         if isinstance(effect, Sleep):
@@ -138,10 +122,12 @@ class Watcher:
     their sessions alive. They end when there was no waiter for a while, and with the client."""
 
     def __init__(
-        self, connections: Connections, exchanges: Exchanges, keep_waiters: Callable[[], None]
+        self,
+        connections: Connections,
+        exchanges: Exchanges,
+        perform: Callable[[Effects[object]], object],
     ) -> None:
-        self._connections, self._keep_waiters = connections, keep_waiters
-        self._watches, self._registry = exchanges.watches, exchanges.registry
+        self._connections, self._exchanges, self._perform = connections, exchanges, perform
         self._over = threading.Event()
         self._mutex = threading.Lock()
         self._stream: Any = None
@@ -160,11 +146,6 @@ class Watcher:
         """Whether it serves waiters."""
         return not self._over.is_set() and all(thread.is_alive() for thread in self._threads)
 
-    @property
-    def alive(self) -> bool:
-        """Whether one of its threads still runs."""
-        return any(thread.is_alive() for thread in self._threads)
-
     def stop(self) -> None:
         """End, and wait for it."""
         self.end()
@@ -181,10 +162,10 @@ class Watcher:
         idle = 0
         while not self._over.wait(TICK):
             connection = self._connections.current
-            self._keep_waiters()
+            self._perform(self._exchanges.keep_waiters())
             if connection is not self._connections.current:
                 self._cancel_stream()  # that endpoint has failed
-            idle = 0 if self._registry.sessions(waited_for=True) else idle + 1
+            idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1
             if idle > LINGER:
                 self.end()  # a waiter that came at the last moment is woken, and asks again
 
@@ -201,18 +182,18 @@ class Watcher:
             with self._mutex:
                 self._stream = stream
             send = outbox.put
-            self._watches.opened(send)
+            self._exchanges.watches.opened(send)
             try:
                 if not self._over.is_set():
                     for response in stream:
-                        if not self._watches.received(response):
+                        if not self._exchanges.watches.received(response):
                             break
             except grpc.RpcError as error:
                 self._note(error)
             finally:
                 stream.cancel()
                 send(None)
-                self._watches.closed(send)
+                self._exchanges.watches.closed(send)
             self._over.wait(REOPEN_AFTER)
 
     def _note(self, error: grpc.RpcError) -> None:

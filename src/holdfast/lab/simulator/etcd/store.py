@@ -4,19 +4,18 @@ Exchanges, sessions, watches and failover are the engine's own. Calls and stream
 can be lost, late, or both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import Failed, Request
+from holdfast.core.messages import Request
 from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, NoAnswer, read_error
 from holdfast.engines.etcd.exchanges import (
     Exchanges,
     Send,
-    exchange,
     is_waiting,
 )
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
@@ -138,12 +137,12 @@ class EtcdStore(Store):
         super().__init__(client, "etcd")
         self._sent = wiring.sent
         randbits = Random(client.name).getrandbits  # noqa: S311 - to be repeatable, not secret
-        self._exchanges = Exchanges(self.host, {}, randbits)
         channels = [Channel(client, wiring, index) for index in range(len(wiring.servers))]
         self.connections = channels
         names = (server.name for server in wiring.servers)
         self._channels: dict[str, Channel] = dict(zip(names, channels, strict=True))
         self._connections = Connections(Cluster(tuple(self._channels)), self, self.host.emit)
+        self._exchanges = Exchanges(self._connections, self.host, {}, randbits)
         self._watches = False
         self._stream: Any = None
 
@@ -152,21 +151,14 @@ class EtcdStore(Store):
         return self._channels[name]
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
-        answers = yield from self._exchange(self._exchanges.begin(requests), until, requests)
-        if isinstance(answers, Failed):
-            return [answers] * len(requests)
+        exchange = self._exchanges.ask(requests, until)
+        answers = yield from self._drive(exchange, partial(self._do, requests))
         if is_waiting(requests, answers) and not self._watches:
             self._watches = True
             reader = Activity(self.client, self._read())
             self._start(reader)
             self._start(Activity(self.client, self._keep(reader)))
         return answers
-
-    def _exchange(
-        self, begin: Callable[[], Any], until: float, requests: Sequence[Any] = ()
-    ) -> Waits:
-        steps = exchange(begin, self._connections, self._clock, until)
-        return self._drive(steps, partial(self._do, requests))
 
     def _do(self, requests: Sequence[Any], effect: Send | Sleep, resume: Resume) -> None:
         if isinstance(effect, Sleep):
@@ -195,8 +187,8 @@ class EtcdStore(Store):
         idle = 0
         while idle <= LINGER:
             yield partial(self._sleep, TICK)
-            connection, until = self._connections.current, self._clock() + 2 * TICK
-            yield from self._exchange(self._exchanges.locks.keep_waiters, until)
+            connection = self._connections.current
+            yield from self._drive(self._exchanges.keep_waiters(), partial(self._do, ()))
             if connection is not self._connections.current and self._stream is not None:
                 self._stream.end()  # that endpoint has failed
             idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1

@@ -2,7 +2,7 @@
 its activities, each a generator that waits and goes on.
 
 Every other client is cancelled as a thread is: what it asks ends at once. With the rest it goes on,
-as with `Offloaded`, and the next request for the same holder waits for it.
+as under asyncio, and the next request for the same holder waits for it.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -1,4 +1,4 @@
-"""The store of a client over a virtual etcd, as `engines.etcd.threads` over a real one.
+"""The store of a client over a virtual etcd, as `engines.etcd.threads` and `aio` over a real one.
 
 Exchanges, sessions, watches and failover are the engine's own. Calls and streams are virtual: they
 can be lost, late, or both.
@@ -13,11 +13,7 @@ from holdfast.core.effects import Sleep
 from holdfast.core.messages import Request
 from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, NoAnswer, read_error
-from holdfast.engines.etcd.exchanges import (
-    Exchanges,
-    Send,
-    is_waiting,
-)
+from holdfast.engines.etcd.exchanges import Exchanges, Send, is_waiting
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
 from holdfast.lab.simulator.client import Client

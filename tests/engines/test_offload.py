@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.core.messages import DONE, Acquire, Answer, Failed, Release, Request
+from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Release, Request
 from holdfast.engines.offload import Offloaded
 
 PATIENCE = 30.0
@@ -108,7 +108,7 @@ class Gated:
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         [request] = requests
-        assert isinstance(request, (Acquire, Release))
+        assert isinstance(request, (Acquire, Extend, Release))
         self.asked.append(request.key)
         self.began.release()
         self.gates[request.key].wait(PATIENCE)
@@ -146,6 +146,27 @@ def test_the_end_of_one_request_is_not_taken_for_that_of_another() -> None:
         assert sorted(gated.asked) == ["acquire", "first", "second"], "the third overtook it"
         gated.gates["second"].set()
         await second
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_an_extension_does_not_wait_for_a_worker() -> None:
+    """With all of them hanging on a server that does not answer, no other lease is to be lost."""
+
+    async def main() -> None:
+        gated = Gated("hangs", "held")
+        gated.gates["held"].set()
+        store = Offloaded(gated, "gated", time.monotonic, workers=2)
+        until = time.monotonic() + PATIENCE
+        acquires = [Acquire("hangs", holder, 30.0) for holder in ("ann", "ben", "cleo")]
+        hanging = [asyncio.create_task(store.ask([each], until)) for each in acquires]
+        for _ in range(2):
+            await asyncio.to_thread(gated.began.acquire, timeout=PATIENCE)
+        extend = Extend("held", "me", 30.0, 1)
+        assert await store.ask([extend], time.monotonic() + 1) == [DONE]
+        gated.gates["hangs"].set()
+        await asyncio.gather(*hanging)
         await store.close()
 
     asyncio.run(main())

@@ -12,15 +12,14 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from holdfast.core.messages import Acquire, Answer, Failed, Release, Request
+from holdfast.core.messages import Acquire, Answer, Extend, Failed, Release, Request
 from holdfast.core.ports import Clock, Store
 
 GRACE = 0.05
 """How much later than the worker the task gives up, so that it gets the worker's reason."""
 
 WORKERS = 32
-"""How many ask at most, for a store that does not limit it itself. So many that those which wait
-for a server that hangs do not delay a renewal."""
+"""How many ask at most, for a store that does not limit it itself."""
 
 
 class Offloaded:
@@ -32,6 +31,8 @@ class Offloaded:
 
     def _begin(self) -> None:
         self._workers = Workers(self._most, f"holdfast-{self._name}")
+        self._renewer = Workers(1, f"holdfast-{self._name}-renewer")
+        """Extensions do not queue behind what waits for a server that hangs."""
         self._asking: dict[str, Job] = {}
         """By holder id: what is being asked, and may make a lock or end it."""
 
@@ -45,7 +46,8 @@ class Offloaded:
         for holder in holders:
             self._asking[holder] = job
         job.at_end.append(lambda: self._asked(holders, job))
-        self._workers.submit(job.run, job.report)
+        workers = self._renewer if isinstance(requests[0], Extend) else self._workers
+        workers.submit(job.run, job.report)
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
         finally:
@@ -57,14 +59,16 @@ class Offloaded:
         job = Job(self._store.close)
         self._workers.submit(job.run, job.report)
         await job.wait()
-        await asyncio.to_thread(self._workers.end)
+        for workers in (self._workers, self._renewer):
+            await asyncio.to_thread(workers.end)
         job.result()
 
     def abandon(self) -> None:
         """Have a worker close the store, and do not wait for it. What is asked after that, in
         another loop, has workers of its own."""
         self._workers.submit(self._store.close, lambda: None)
-        self._workers.end(wait=False)
+        for workers in (self._workers, self._renewer):
+            workers.end(wait=False)
         self._begin()
 
     def forget(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from holdfast.core.effects import perform
 from holdfast.core.messages import (
     DONE,
     Acquire,
@@ -466,6 +467,56 @@ def test_one_that_has_the_lock_and_asks_again_too_late_asks_once_more() -> None:
             rows = [[(1,)] if text is sql.acquire else [ahead] for text, _ in statements]
             statements = command.send(rows)
     assert deadlines == [1002 * MICROSECONDS, 1062 * MICROSECONDS]
+
+
+def test_one_that_has_the_lock_and_asks_again_to_no_effect_is_not_granted_it() -> None:
+    """On MySQL, where a request skips a row that another one locks: that it has the lock, perhaps
+    with its time over, is no grant."""
+    sql = mysql.Statements(LEASES, returns=False).dialect
+    clock = ServerClock(lambda: 1000.0)
+    client = Commands("here", sql, clock, Waiters(clock.ours, lambda _: None))
+    mine = (1000 * MICROSECONDS, -MICROSECONDS, 10 * MICROSECONDS, "ann")
+    rows = {sql.acquire: [], sql.look: [(None, *mine)]}
+    answer = perform(
+        client.answer(Acquire(KEY, "ann", 10.0, once=True), 1002.0),
+        lambda statements: [rows.get(text, [(7, *mine)]) for text, _ in statements],
+    )
+    assert not isinstance(answer, Granted)
+
+
+def test_waiters_that_come_back_after_the_clock_was_set_back_have_places_of_their_own() -> None:
+    """Two of different kinds with one place would keep the lock from each other."""
+    base, skew = Postgres(), 0.0
+    base._data = Database(
+        lambda: round((base.now + skew) * MICROSECONDS), lambda *_: None, lambda _: True
+    )
+    x, f, w, r = (base.client(base.dialect) for _ in range(4))
+
+    def queue(holder: str, client: Commands, shares: int = 1) -> Answer:
+        return base.ask(Acquire(KEY, holder, 5.0, queue=True, shares=shares), client)
+
+    base.ask(Acquire(KEY, "x", 60.0), x)
+    queue("f", f)
+    skew = -100.0
+    queue("writer", w)
+    base.now += 7  # both were stopped for so long that they are out of the queue
+    base.ask(Release(KEY, "x"), x)
+    base.ask(Acquire(KEY, "y", 60.0), x)
+    queue("f", f)
+    queue("reader", r, shares=0)
+    queue("writer", w)
+    base.ask(Release(KEY, "f"), f)
+    base.ask(Release(KEY, "y"), x)
+    served = {}
+    for _ in range(100):
+        base.now += 0.1
+        for holder, client, shares in (("writer", w, 1), ("reader", r, 0)):
+            if holder not in served and isinstance(
+                answer := queue(holder, client, shares), Granted
+            ):
+                served[holder] = answer
+                base.ask(Release(KEY, holder), client)
+    assert served.keys() == {"writer", "reader"}
 
 
 def test_many_members_are_extended_in_one_transaction(base: Base) -> None:

@@ -210,7 +210,7 @@ class Commands:
         key, sql = request.key, self._sql
         for _ in range(2):
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
-            *_, rows = yield self._statements(
+            results = yield self._statements(
                 *texts,
                 key=key,
                 holder=holder,
@@ -219,7 +219,8 @@ class Commands:
                 deadline=deadline,
                 lock_wait=self._lock_wait(until),
             )
-            if not rows:
+            rows = results[-1]
+            if not rows or (texts is self._taking and not results[0]):  # it did nothing
                 asked_at = self._clock.ours()
                 [rows] = yield self._statements(sql.look, key=key, holder=holder)
             state = State.of(rows[0])

@@ -48,6 +48,8 @@ CASE WHEN {polls} THEN alive_until BETWEEN {now} AND {now} + :life ELSE {listens
     "offer_lasts": "{greatest}(:offer, CASE WHEN {polls} THEN alive_until - {now} ELSE 0 END)",
     "notify": "",
     "from_first_waiter": "FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1",
+    # Whether no other has its place: it lost it for being stopped, and the clock was set back.
+    "is_vacant": "count(CASE WHEN place = :place AND holder <> :holder THEN 1 END) = 0",
     "first_alive": """
 coalesce((
     SELECT place FROM {waiters} WHERE name = :key AND {alive} ORDER BY place LIMIT 1

@@ -190,7 +190,8 @@ WHERE name IN (:keys) AND holder IN (:holders) AND NOT offered AND {running}
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)
-SELECT :holder, :key, IF(:place > 0, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
+SELECT :holder, :key,
+       IF(:place > 0 AND {is_vacant}, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
        {now} + :own_life, :shares
 FROM {waiters} WHERE name = :key
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)

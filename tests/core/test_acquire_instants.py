@@ -8,7 +8,7 @@ from holdfast.core.acquire import FAILING_TIMEOUT, HASTE, SHORTEST_WAIT, acquire
 from holdfast.core.backoff import FIRST, LONGEST
 from holdfast.core.effects import Ask, Sleep, Wait
 from holdfast.core.lease_state import LockSpec
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Failed, Granted, Held, Release
+from holdfast.core.messages import DONE, NOT_YOURS, OFFER, Acquire, Failed, Granted, Held, Release
 from holdfast.core.runtime import RENEWER, WATCHER
 from holdfast.errors import ClientClosed, EngineUnavailable
 from holdfast.events import AcquireFailed
@@ -175,6 +175,17 @@ class TestFailures:
             assert play.goes_on(at=wakes_at).effect == asking(wakes_at + PATIENCE, ttl=60.0)
         assert pauses[:4] == [FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
         assert pauses[-3:] == [LONGEST] * 3
+
+    def test_those_of_a_waiter_are_shorter_than_an_offer_lasts(self) -> None:
+        """Or it would be passed over if the lock is offered to it meanwhile."""
+        hand = Hand()
+        play = in_the_queue(hand, None)
+        play.goes_on(True, at=NOW + 1)
+        for _ in range(10):
+            play.hears(BROKEN)
+            assert isinstance(play.effect, Sleep)
+            assert play.effect.until - hand.now <= OFFER / 2
+            play.goes_on(at=play.effect.until)
 
     def test_without_a_timeout_it_ends_one_ttl_after_the_first_failure(self) -> None:
         hand = Hand()

@@ -13,15 +13,14 @@ What can happen at any yield below, and what then:
 - The client is closed while the grant is on its way: it is not taken (`ClientClosed`).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from holdfast.core.backoff import backoff, spread
+from holdfast.core.backoff import LONGEST, pause_after, spread
 from holdfast.core.effects import Ask, Sleep, Steps, Wait, ask
 from holdfast.core.holding import plan_renewal, release_later, unavailable, wake_loops
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Release
+from holdfast.core.messages import OFFER, Acquire, Answer, Failed, Granted, Held, Release
 from holdfast.core.release import abandon
 from holdfast.core.runtime import Runtime
 from holdfast.errors import ClientClosed, EngineUnavailable
@@ -98,7 +97,8 @@ class Contender:
     """Whether the engine may have something of ours: a place in the queue, or an unknown grant."""
     was_busy = False
     failing_since = inf
-    pauses: Iterator[float] | None = None
+    failures = 0
+    """In a row."""
 
     def __init__(
         self, runtime: Runtime, spec: LockSpec, holder: str, timeout: float | None
@@ -179,7 +179,7 @@ class Contender:
         return lease
 
     def _busy(self, held: Held) -> Busy:
-        self.was_busy, self.failing_since = True, inf
+        self.was_busy, self.failing_since, self.failures = True, inf, 0
         now = self.runtime.clock()
         if not self.queue:
             if self.give_up_at > now:
@@ -209,8 +209,10 @@ class Contender:
             give_up_at = heals_at + self.spec.ttl
         if now - min(self.failing_since, self.began) >= NOTICE and now < give_up_at:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
-        self.pauses = self.pauses or backoff(self.runtime.uniform)
-        return Failing(now + next(self.pauses), give_up_at, answer)
+        longest = OFFER / 2 if self.queue else LONGEST  # or an offer would lapse meanwhile
+        pause = pause_after(self.failures, self.runtime.uniform, longest=longest)
+        self.failures += 1
+        return Failing(now + pause, give_up_at, answer)
 
     def report_failure(self, why: str) -> None:
         """The lock was not acquired."""

@@ -1151,7 +1151,7 @@ PLANTED = [
     Mutant(
         "page: requests of another origin are accepted",
         "ui/access.py",
-        'return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()',
+        'return bool(host) and origin.lower() in (f"http://{host}", f"https://{host}")',
         "return True",
         PAGE_ACCESS,
     ),

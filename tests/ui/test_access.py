@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Mount
 
 import holdfast
@@ -197,3 +198,11 @@ def test_links_are_relative() -> None:
             assert f"={quote}/" not in text
             assert f"({quote}/" not in text
         assert "innerHTML" not in text
+
+
+@pytest.mark.parametrize("origin", ["null", "file://", "http://", "http://["])
+def test_a_request_without_a_host_has_no_origin(origin: str) -> None:
+    headers = [(b"origin", origin.encode())]
+    for host in ([], [(b"host", b"")]):
+        request = Request({"type": "http", "method": "POST", "headers": headers + host})
+        assert not rules.is_same_origin(request)

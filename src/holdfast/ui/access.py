@@ -154,4 +154,5 @@ def is_same_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     if origin is None:
         return request.method == "GET"
-    return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    host = request.headers.get("host", "").lower()
+    return bool(host) and origin.lower() in (f"http://{host}", f"https://{host}")

@@ -20,6 +20,7 @@ from holdfast.core.messages import Acquire, Failed, Release
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
+from holdfast.engines.redis import threads
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.interrupting import Interruption
 from tests.engines.redis.conftest import Invite
@@ -210,20 +211,24 @@ def test_the_first_try_waits_for_connections(three: RedisMasters, invite: Invite
 
 # A Ctrl-C between the making of a socket and its first owner leaves it to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("connected", [True, False])
+@pytest.mark.parametrize("connection", ["open", "new", "lost"])
 def test_an_interruption_at_any_line_leaves_the_client_usable(
-    server: RedisServer, connected: bool
+    server: RedisServer, connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It closes the connection, or nothing; what was pending has an unknown outcome."""
+    monkeypatch.setattr("holdfast.engines.redis.nodes.IDLE", -1.0)  # always idle for long enough
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     store = open_engine(urlsplit(server.url), {}).connect(host)
     files = ("redis/threads.py", "redis/nodes.py", "redis/connection.py", "redis/sockets.py")
     request = Acquire("job", "me", LONG)
     store.ask((request,), clock() + 5)
     for line in count():
-        if not connected:
+        if connection == "new":
             store.close()
             store = open_engine(urlsplit(server.url), {}).connect(host)
+        if connection == "lost":
+            server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            wait_for(lambda: connections(server) == 0)
         interruption = Interruption(line, files)
         try:
             with interruption:
@@ -320,6 +325,42 @@ def test_a_leader_that_is_held_up_is_replaced(
         leader.join(70)
         follower.join(70)
     assert not isinstance(answers[0], Failed)
+    store.close()
+
+
+def test_no_thread_becomes_a_follower_unseen_by_a_leader_that_leaves(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store.ask((Acquire("warm", "me", LONG),), clock() + 5)
+    prepare, looks, leaver = threads.Waiting.prepare, list[Any](), threads.Waiting()
+    leaving = threading.Thread(target=lambda: store._leave(leaver))
+
+    def leave_just_then(waiting: threads.Waiting) -> None:
+        prepare(waiting)
+        leaving.start()
+        leaving.join(0.1)  # it may have to wait
+
+    store._leader, store._leading = leaver, leaving.ident
+    monkeypatch.setattr(threads.Waiting, "prepare", leave_just_then)
+    monkeypatch.setattr(store, "_look_at_leader", lambda: looks.append(None))
+    [answer] = store.ask((Acquire("job", "me", LONG),), clock() + 5)
+    assert not isinstance(answer, Failed)
+    assert not looks, "it was promoted, and did not have to look by itself"
+    store.close()
+
+
+def test_a_leader_that_is_due_itself_waits_no_longer(server: RedisServer) -> None:
+    """A wake-up may name a later instant, and the thread that waits for it may be the leader."""
+    woken: list[str] = []
+    host = StoreHost(clock, woken.append, lambda event: None)
+    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store.ask((Acquire("job", "another", LONG),), clock() + 5)
+    store.ask((Acquire("job", "me", LONG, queue=True),), clock() + 5)
+    store._waiters.published(b"me 0")
+    with_deadline = threads.Notice(lambda: not woken, store._sockets, clock() + 5)
+    assert store._time_left(with_deadline) == 0
     store.close()
 
 

@@ -235,10 +235,15 @@ class RedisStore:
                 if goal.over:
                     return
         finally:
+            self._leave(waiting)
+
+    def _leave(self, waiting: Waiting) -> None:
+        """A thread does not wait any more. If it has led, a follower is promoted."""
+        with self._mutex:  # or one that is just becoming a follower would be missed
             self._followers.pop(waiting, None)
             if self._leader is waiting:
                 self._leader = None
-            self._promote()
+        self._promote()
 
     def _time_left(self, goal: Goal) -> float:
         """How long to wait at most, before something is due; 0 if there is nothing to wait for."""
@@ -251,6 +256,8 @@ class RedisStore:
         until = min(goal.until, now + LONGEST)
         if self._waiters.next_due < until:
             self._waiters.wake_due()
+            if goal.over:
+                return 0.0
             until = min(until, self._waiters.next_due)
         return until - now
 
@@ -313,8 +320,15 @@ class RedisStore:
             self._wakeup = Wakeup()
         return Poller(self._sockets.values(), self._wakeup, self._version)
 
-    def _receive(self, node: Node) -> None:
+    def _socket_of(self, node: Node) -> Socket | None:
+        """Its socket. If an interruption came while that was being closed, it learns of it here."""
         sock = self._sockets.get(node)
+        if sock is None and node.connected:
+            node.lost(INTERRUPTED)
+        return sock
+
+    def _receive(self, node: Node) -> None:
+        sock = self._socket_of(node)
         try:
             while sock is not None and (data := sock.receive()):
                 node.receive(data)
@@ -330,7 +344,7 @@ class RedisStore:
             self._nodes.unsent.add(node)
 
     def _flush(self, node: Node) -> None:
-        sock = self._sockets.get(node)
+        sock = self._socket_of(node)
         if sock is None or not (node.outgoing or sock.unsent):
             return
         waited = bool(sock.unsent)

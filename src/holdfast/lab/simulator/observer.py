@@ -121,9 +121,17 @@ class Leftovers:
                 self.check_later(turn)
             return  # else it is not sent again, and expires
         later, refused = False, list[str]()
+        connections = turn.client.store.connections
+        broken = {
+            index
+            for index, server in enumerate(self._scene.servers)
+            if connections[index].breaks != turn.breaks[index] or server.run != turn.runs[index]
+        }
+        if broken and self._scene.plan.engine != "redis":
+            return  # the servers have the same data: what was left by way of one expires on all
         for index, server in enumerate(self._scene.servers):
-            connection = turn.client.store.connections[index]
-            if connection.breaks != turn.breaks[index] or server.run != turn.runs[index]:
+            connection = connections[index]
+            if index in broken:
                 continue  # what was left there expires
             if not connection.is_idle:
                 later = True

@@ -45,6 +45,7 @@ BACKSTOP = 10.0
 
 HELD = Held(BACKSTOP, wakes=True)
 
+LEAVING = Failed.at("etcd", "another release of this holder is under way")
 MOVING = Failed.at("etcd", "another extension of this lease is under way")
 
 TRIES = 4
@@ -329,34 +330,47 @@ class Locks:
     def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
         """Delete the places of these holders, all together."""
         # First found, then taken: a Ctrl-C in between loses no claim.
-        claims = self._registry.find(request.holder for request in requests)
-        replies: list[Any] = []
+        found, leaving = self._registry.find(request.holder for request in requests)
+        claims, replies = found, list[Any]()
+        released: set[str] = set()
         try:
-            claims = self._registry.take(claims)
+            claims = self._registry.take(found)
             for claim in claims:
                 self._watches.end(claim.holder)
             if claims:
                 replies = yield [commands.delete(claim.place) for claim in claims]
+            for claim, reply in zip(claims, replies, strict=True):
+                if self._left(claim, reply):
+                    released.add(claim.holder)
         finally:
             if not replies:
                 for claim in claims:
                     self._registry.release_failed(claim)
-        released: set[str] = set()
-        for claim, reply in zip(claims, replies, strict=True):
-            if isinstance(reply, ErrorReply):
-                self._registry.release_failed(claim)
-                continue
-            deleted = reply.responses[0].response_delete_range.deleted
-            if claim.ends_at < inf and (claim.undelivered or deleted):
-                released.add(claim.holder)
-            if claim.doubtful:
-                self._registry.abandon(claim)
-            else:
-                self._registry.close(claim)
+            self._registry.left(claims)
         yield from self.revoke(self._registry.take_unused())
         for reply in replies:
             accepted(reply)
-        return [DONE if request.holder in released else NOT_YOURS for request in requests]
+        leaving |= {claim.holder for claim in found if claim not in claims}  # since it was found
+        return [
+            DONE
+            if request.holder in released
+            else LEAVING
+            if request.holder in leaving
+            else NOT_YOURS
+            for request in requests
+        ]
+
+    def _left(self, claim: Claim, reply: Any) -> bool:
+        """Note what came of a release; whether that ended a lease."""
+        if isinstance(reply, ErrorReply):
+            self._registry.release_failed(claim)
+            return False
+        deleted = reply.responses[0].response_delete_range.deleted
+        if claim.doubtful:
+            self._registry.abandon(claim)
+        else:
+            self._registry.close(claim)
+        return claim.ends_at < inf and bool(claim.undelivered or deleted)
 
 
 def _place(claim: Claim) -> Place:

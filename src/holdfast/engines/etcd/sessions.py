@@ -141,6 +141,8 @@ class Registry:
         self._shared: dict[int, Session] = {}
         self._sessions: dict[Session, None] = {}
         self._numbers: dict[str, set[int]] = {}
+        self._leaving: dict[str, Claim] = {}
+        """By holder, the claims that are being released."""
         self._mutex = threading.Lock()
         self._expired_at = -inf
         self._name = self._new_name()
@@ -234,19 +236,28 @@ class Registry:
             session.add(claim)
             claim.session = session
 
-    def find(self, holders: Iterable[str]) -> list[Claim]:
-        """The claims of these holders."""
+    def find(self, holders: Iterable[str]) -> tuple[list[Claim], set[str]]:
+        """The claims of these holders, and those of them that another exchange is releasing."""
         with self._mutex:
-            known = [each for each in dict.fromkeys(holders) if each in self.claims]
-            return [self.claims[holder] for holder in known]
+            known = dict.fromkeys(holders)
+            claims = [self.claims[holder] for holder in known if holder in self.claims]
+            return claims, known.keys() & self._leaving.keys()
 
     def take(self, claims: Iterable[Claim]) -> list[Claim]:
-        """Those of these claims that are about to be released: only one thread gets each."""
+        """Those of these claims that are about to be released: only one exchange gets each."""
         with self._mutex:
             present = [each for each in claims if self.claims.get(each.holder) is each]
             for claim in present:
+                self._leaving[claim.holder] = claim
                 del self.claims[claim.holder]
             return present
+
+    def left(self, claims: Iterable[Claim]) -> None:
+        """Their release is over, whatever came of it."""
+        with self._mutex:
+            for claim in claims:
+                if self._leaving.get(claim.holder) is claim:
+                    del self._leaving[claim.holder]
 
     def close(self, claim: Claim) -> None:
         """Its place is gone."""

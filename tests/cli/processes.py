@@ -127,8 +127,14 @@ class Holdfast:
         return process
 
 
+def _handlers() -> list[object]:
+    return [signal.getsignal(each) for each in sorted(signal.valid_signals())]
+
+
 def in_this_process(args: list[str], url: str) -> tuple[int, str, str]:
-    """Run the program without a terminal: its exit code, stdout and stderr."""
+    """Run the program without a terminal: its exit code, stdout and stderr. It must not be one that
+    handles signals: they would stay as it has set them."""
+    handling = _handlers()
     out, err = StringIO(), StringIO()
     logger = logging.getLogger("holdfast")
     handlers = logger.handlers[:]
@@ -139,6 +145,7 @@ def in_this_process(args: list[str], url: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main()
     logger.handlers[:] = handlers
+    assert _handlers() == handling, args
     code = ended.value.code
     assert isinstance(code, int)
     return code, out.getvalue(), err.getvalue()

@@ -105,7 +105,7 @@ NUMBERS = ("99", "0:2", "99999", ":99999", "604800", "256", "-4", "nan", "inf", 
 
 
 def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
-    answers = holdfast.ask(*USAGE.values())
+    answers = holdfast.run_each(*USAGE.values())
     for what, (code, out, err) in zip(USAGE, answers, strict=True):
         assert (what, code, out) == (what, 64, "")
         assert "Traceback" not in err

@@ -257,15 +257,19 @@ def test_a_worker_reports_what_comes_of_each_order(
     ]  # fmt: skip
 
 
-def test_a_renewal_that_is_reported_late_is_one_of_its_own_lease(tmp_path: Path) -> None:
+def test_a_renewal_that_is_reported_late_is_one_of_its_own_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reported: list[Event] = []
     role = Role("A", "memory://", 1.0, False, Recipe.HOLDFAST, str(tmp_path / "r.db"), 0.0)
-    worker = Worker(role, reported.append)
-    for order in (worker.acquire, worker.acquire):
-        order(1.0)
-        worker.release()
-    granted = [event for event in reported if event.kind is Kind.GRANTED]
-    assert granted[0].fence is not None
-    worker._look(Renewed("job", "a", granted[0].fence, 0.5, 1.0))
+    with holdfast.Client(role.url, ttl=role.ttl) as client:  # which is closed here, as by its end
+        monkeypatch.setattr(client_process, "Client", lambda url, **_: client)
+        worker = Worker(role, reported.append)
+        for order in (worker.acquire, worker.acquire):
+            order(1.0)
+            worker.release()
+        granted = [event for event in reported if event.kind is Kind.GRANTED]
+        assert granted[0].fence is not None
+        worker._look(Renewed("job", "a", granted[0].fence, 0.5, 1.0))
     assert (reported[-1].kind, reported[-1].hold) == (Kind.EXTENDED, "A1")
     assert reported[-1].fence == granted[0].fence

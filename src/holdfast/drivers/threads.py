@@ -251,8 +251,7 @@ class ThreadDriver(Driver):
             self._wake(RENEWER)
         if get_ident() in self._busy() or threading.current_thread() in self._loops.values():
             return
-        # An RLock has it for `Condition`.
-        if self.runtime.mutex._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+        if _is_held_here(self.runtime.mutex):
             return  # this is a signal handler, and its thread has the mutex
         while not self._closed.wait(RENEWER_TIMEOUT):
             if not self._is_running(RENEWER):  # none can be started, or an interrupt ended it
@@ -306,6 +305,15 @@ class ThreadDriver(Driver):
         self._begin()
         if was_closed:
             self._closed.set()
+
+
+def _is_held_here(mutex: Any) -> bool:
+    """Whether the running thread has this lock."""
+    try:
+        threading.Condition(mutex).notify(0)
+    except RuntimeError:  # it refuses a thread that has not
+        return False
+    return True
 
 
 def _report_loss(runtime: Runtime, lease: LeaseState, facade: object) -> None:

@@ -67,25 +67,21 @@ HELD, RELEASED, LOST, INHERITED = State
 class LeaseState:
     """One grant of one name to one holder."""
 
-    __slots__ = (
-        "__weakref__",
-        "acquired_at",
-        "callbacks",
-        "depth",
-        "dropped",
-        "facade",
-        "fence",
-        "hold_until",
-        "holder",
-        "keep_until",
-        "release_failed",
-        "renew_at",
-        "spec",
-        "state",
-        "ttl",
-        "valid_until",
-        "why",
-    )
+    acquired_at = 0.0
+    """When; only if the client has hooks."""
+    keep_until = 0.0
+    """Until when a release waits."""
+    renew_at = inf
+    why = ""
+    depth = 1
+    dropped = False
+    """Whether the user cannot reach it any more: it is not renewed, and ends."""
+    callbacks: tuple[Callable[[], None], ...] = ()
+    facade: Callable[[], object] | None = None
+    """Returns what the callbacks are called with. It is weak: the driver keeps the object alive
+    until it has called them."""
+    release_failed = False
+    """Whether `release()` raised because the engine was unreachable; it may be repeated."""
 
     def __init__(
         self,
@@ -103,21 +99,6 @@ class LeaseState:
         self.valid_until = valid_until
         self.hold_until = hold_until
         self.ttl = ttl or spec.ttl
-        self.acquired_at = 0.0
-        """When; only if the client has hooks."""
-        self.keep_until = 0.0
-        """Until when a release waits."""
-        self.renew_at = inf
-        self.why = ""
-        self.depth = 1
-        self.dropped = False
-        """Whether the user cannot reach it any more: it is not renewed, and ends."""
-        self.callbacks: tuple[Callable[[], None], ...] = ()
-        self.facade: Callable[[], object] | None = None
-        """Returns what the callbacks are called with. It is weak: the driver keeps the object alive
-        until it has called them."""
-        self.release_failed = False
-        """Whether `release()` raised because the engine was unreachable; it may be repeated."""
 
     def is_held(self, now: float) -> bool:
         """Whether it is surely held at this instant."""

@@ -32,7 +32,7 @@ from holdfast import (
 )
 from holdfast.core.messages import Acquire, Extend, Read, Release, Request
 from holdfast.drivers.common import log
-from holdfast.drivers.threads import RENEWER_TIMEOUT
+from holdfast.drivers.threads import LOOK_EVERY
 from tests.drivers.line import Line, Raise, Stop, go_on
 from tests.patience import wait_for
 
@@ -261,7 +261,7 @@ class TestClosing:
         lease.on_lost(told.append)
 
         def is_slow(request: Request) -> None:
-            threading.Event().wait(2.5 * RENEWER_TIMEOUT)  # so that closing looks after it
+            threading.Event().wait(2.5 * LOOK_EVERY)  # so that closing looks after it
 
         def refuse(thread: threading.Thread) -> None:
             raise RuntimeError("can't create new thread at interpreter shutdown")

@@ -3,8 +3,8 @@
 Rules:
 
 1. A cancellation is thrown into the algorithm, which ends with it. What the engine may still have
-   of the caller is among the pending releases, which the renewer sends; the caller waits for that,
-   for as long as an answer may take and nothing cancels it again.
+   of the caller is among the pending releases then. The caller sends these once (`deliver`), and
+   waits for the answer unless it is cancelled again; what is not confirmed is sent by the renewer.
 2. Notifications are remembered from `subscribe` to `unsubscribe`, so an early one is not missed.
    They may come from any thread.
 3. A client has two tasks, started with its first lease, and again if they are cancelled: the

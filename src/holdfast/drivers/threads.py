@@ -3,13 +3,14 @@
 Rules:
 
 1. An interruption (Ctrl-C, a closing client) is thrown into the algorithm, which ends with it. What
-   the engine may still have of the caller is among the pending releases, which the renewer sends;
-   the caller waits for that, for as long as an answer may take and nothing interrupts it again.
+   the engine may still have of the caller is among the pending releases then. The caller sends
+   these once (`deliver`), and waits for the answer unless it is interrupted again; what is not
+   confirmed is sent by the renewer.
 2. Notifications are remembered from `subscribe` to `unsubscribe`, so an early one is not missed.
 3. A client has two daemon threads, started with its first lease: the renewer, which sends, and the
    watcher, which waits for deadlines. Users' callbacks run in threads of their own.
-4. Closing is the renewer's work, too: `close()` sets a flag and waits for it. In the middle of an
-   operation of the same thread (a signal handler) it does not wait.
+4. The renewer closes the client, too: `close()` sets a flag and waits for it. It does not wait if
+   it is called by a signal handler in the middle of an operation of the same thread.
 5. A forked child starts anew: no threads, no leases, fresh locks.
 """
 
@@ -44,8 +45,8 @@ from holdfast.events import InternalError
 
 T = TypeVar("T")
 
-RENEWER_TIMEOUT = 0.2
-"""How long closing waits before it looks whether there is a renewer."""
+LOOK_EVERY = 0.2
+"""How often closing looks for a renewer, and for operations that are still under way."""
 
 SIGNALS_EVERY = 1.0
 """How often a caller that waits looks for signals. Python sees one that came an instant before the
@@ -253,7 +254,7 @@ class ThreadDriver(Driver):
             return
         if _is_held_here(self.runtime.mutex):
             return  # this is a signal handler, and its thread has the mutex
-        while not self._closed.wait(RENEWER_TIMEOUT):
+        while not self._closed.wait(LOOK_EVERY):
             if not self._is_running(RENEWER):  # none can be started, or an interrupt ended it
                 self._finish()
         self._callbacks.wait(CLOSE_TIMEOUT)
@@ -267,7 +268,7 @@ class ThreadDriver(Driver):
             give_up_at = clock() + CLOSE_TIMEOUT
             while self._busy() and clock() < give_up_at:
                 self._end_waits()
-                self._get(self._notifications[RENEWER], clock() + RENEWER_TIMEOUT)
+                self._get(self._notifications[RENEWER], clock() + LOOK_EVERY)
             self._drive(send_last(runtime, clock() + CLOSE_TIMEOUT))
         except BaseException as error:  # noqa: BLE001 - the store is to be closed all the same
             runtime.emit(InternalError("closing", error))

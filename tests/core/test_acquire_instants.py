@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from holdfast.core.acquire import FAILING_TIMEOUT, HASTE, SHORTEST_WAIT, acquire
+from holdfast.core.acquire import ENOUGH_TIME, FAILING_TIMEOUT, SHORTEST_WAIT, acquire
 from holdfast.core.backoff import FIRST, LONGEST
 from holdfast.core.effects import Ask, Sleep, Wait
 from holdfast.core.lease_state import LockSpec
@@ -258,16 +258,16 @@ class TestFailures:
         assert isinstance(play.error, EngineUnavailable)
 
     def test_a_last_try_in_haste_does_not_make_a_held_lock_a_failure(self) -> None:
-        play = in_the_queue(Hand(), 4.0).goes_on(True, at=NOW + 4 - HASTE / 2)
+        play = in_the_queue(Hand(), 4.0).goes_on(True, at=NOW + 4 - ENOUGH_TIME / 2)
         play.hears(BROKEN, at=NOW + 4).hears(NOT_YOURS)
         assert (play.result, play.error) == (None, None)
 
     def test_one_that_had_time_does(self) -> None:
-        play = in_the_queue(Hand(), 4.0).goes_on(True, at=NOW + 4 - 2 * HASTE)
+        play = in_the_queue(Hand(), 4.0).goes_on(True, at=NOW + 4 - 2 * ENOUGH_TIME)
         assert isinstance(play.hears(BROKEN, at=NOW + 4).hears(DONE).error, EngineUnavailable)
 
     def test_nor_does_haste_excuse_an_engine_that_never_answered(self) -> None:
-        play = begin(Hand(), HASTE / 2).hears(BROKEN, at=NOW + HASTE / 2).hears(BROKEN)
+        play = begin(Hand(), ENOUGH_TIME / 2).hears(BROKEN, at=NOW + ENOUGH_TIME / 2).hears(BROKEN)
         assert isinstance(play.error, EngineUnavailable)
 
     def test_a_held_lock_after_failures_is_no_failure(self) -> None:

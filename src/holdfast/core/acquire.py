@@ -6,8 +6,9 @@ What can happen at any yield below, and what then:
   holder id, which finds its own grant again. (Over a quorum each try releases its own; so each has
   its own id: see `attempt`.)
 - The grant arrives after its ttl: the same.
-- The caller is interrupted, cancelled or closed, or the engine fails until the end: the holder id
-  is abandoned, and the renewer releases all that the engine has of it.
+- The caller is interrupted or cancelled, or its client is closed: the holder id is abandoned, and
+  all that the engine has of it is released (`release.abandon`).
+- The engine fails until the end: the same, by `Contender.give_up`.
 - A wake-up is lost: the wait ends when the holder's lease does. That costs time, not liveness.
 - A wake-up comes just as the caller gives up: the release passes the offer on to the next waiter.
 - The client is closed while the grant is on its way: it is not taken (`ClientClosed`).
@@ -31,11 +32,12 @@ SHORTEST_WAIT = 0.001
 FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
-NOTICE = 1.0
+REPORT_AFTER = 1.0
 """How long an acquire fails before that is reported, from when its request left."""
 
-HASTE = 0.25
-"""A last try has less time than this: too little to prove that the engine fails."""
+ENOUGH_TIME = 0.25
+"""If the last try had less time than this before the timeout, its failure proves nothing: the lock
+counts as held by another client if it was before."""
 
 
 def acquire(
@@ -96,7 +98,9 @@ class Contender:
     needs_cleanup = False
     """Whether the engine may have something of ours: a place in the queue, or an unknown grant."""
     was_busy = False
+    """Whether another client had the lock, by the last answer that counts (see `ENOUGH_TIME`)."""
     failing_since = inf
+    """When the engine began to fail; infinite if it does not fail."""
     failures = 0
     """In a row."""
 
@@ -147,7 +151,7 @@ class Contender:
         return self._failing(answer)
 
     def _take(self, granted: Granted) -> LeaseState | None:
-        """Hold what was granted; None if that came too late."""
+        """The lease for a grant; None if the grant came too late."""
         runtime, spec, began = self.runtime, self.spec, self.began
         ttl = granted.ttl or spec.ttl
         hold_until = inf if spec.max_hold is None else began + spec.max_hold
@@ -197,7 +201,7 @@ class Contender:
     def _failing(self, answer: Answer) -> Failing:
         now = self.runtime.clock()
         self.needs_cleanup = True
-        if self.give_up_at - self.began >= HASTE:
+        if self.give_up_at - self.began >= ENOUGH_TIME:
             self.was_busy = False
         self.failing_since = min(self.failing_since, now)
         heals_in = answer.heals_in if isinstance(answer, Failed) else None
@@ -207,7 +211,7 @@ class Contender:
         if self.timeout is None:
             heals_at = now + heals_in if heals_in else self.failing_since
             give_up_at = heals_at + self.spec.ttl
-        if now - min(self.failing_since, self.began) >= NOTICE and now < give_up_at:
+        if now - min(self.failing_since, self.began) >= REPORT_AFTER and now < give_up_at:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
         longest = OFFER / 2 if self.queue else LONGEST  # or an offer would lapse meanwhile
         pause = pause_after(self.failures, self.runtime.uniform, longest=longest)
@@ -231,8 +235,8 @@ class Contender:
     def give_up(self, outcome: Busy | Failing) -> Steps[None]:
         """Leave nothing behind; raise if the engine did not answer in the end.
 
-        The release goes out at once, behind a request that an engine which only hangs has yet to
-        carry out. But one that fails is not waited for again: the renewer retries.
+        The release is sent at once: an engine that only hangs carries it out after the request. If
+        the engine fails, its answer is not awaited for long, and the renewer sends it again.
         """
         runtime, spec = self.runtime, self.spec
         failing = isinstance(outcome, Failing)

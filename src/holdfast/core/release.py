@@ -24,8 +24,8 @@ BATCH = 100
 """Pending releases in one request."""
 
 PENDING_TIMEOUT = 1.0
-"""How long to wait for the confirmation of pending releases. (If it is late, they were carried out
-all the same, and are sent once more to no effect.)"""
+"""How long to wait for the confirmation of pending releases. One that is confirmed later is sent
+once more, which does nothing."""
 
 
 def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
@@ -33,7 +33,7 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
     with runtime.mutex:
         now = runtime.clock()
         if not lease.is_held(now):
-            if lease.state is RELEASED and lease.release_failed:
+            if lease.state is RELEASED and lease.release_failed:  # the user tries again
                 release = runtime.pending.find(lease.holder)
                 if release is None:  # the renewer has delivered it meanwhile
                     lease.release_failed = False
@@ -48,8 +48,8 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
         release = Release(lease.spec.key, lease.holder)
         runtime.pending.add(  # before the state changes: a Ctrl-C between the two loses no release
             release,
-            expires_at=lease.valid_until + lease.ttl,
-            not_before=now + 2 * lease.spec.request_timeout,
+            expires_at=lease.valid_until + lease.ttl,  # a renewal may be on its way
+            not_before=now + 2 * lease.spec.request_timeout,  # `finish_release` may ask twice
             was_held=True,
         )
         mark_released(runtime, lease)
@@ -101,9 +101,9 @@ def _leave_to_renewer(runtime: Runtime, holder: str) -> None:
 
 
 def interrupt_release(runtime: Runtime, lease: LeaseState, depth: int = 1) -> None:
-    """Its holder was interrupted anywhere in a release: the renewer sees to it. `depth`: how often
-    it was taken when the release began. It is counted once less, if it is not yet, and released
-    with the last one."""
+    """Its holder was interrupted at any point of a release, perhaps before `begin_release`: do what
+    that has not done yet, and leave the rest to the renewer. `depth`: how often the lease was taken
+    when the release began (a reentrant lock); only the last release ends it."""
     with runtime.mutex:
         if lease.is_held(runtime.clock()) and lease.depth == depth:
             if depth > 1:
@@ -141,8 +141,8 @@ def finish_leave(
 
 
 def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
-    """The caller of an acquire was interrupted, or gave up on an engine that fails: the renewer
-    releases all that this holder has, or may yet be granted."""
+    """The caller of an acquire was interrupted: the renewer releases all that this holder has, or
+    may yet be granted."""
     with runtime.mutex:
         lease = runtime.registry.find(holder)
         if lease is not None:
@@ -151,9 +151,9 @@ def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
 
 
 def deliver(runtime: Runtime, spec: LockSpec, *holders: str) -> Steps[None]:
-    """After an interruption: try once to deliver the releases of these holders, so that a program
-    which ends now leaves nothing behind. A further interruption ends the try, and not the releases:
-    the renewer sends what is pending."""
+    """After an interruption: send the pending releases of these holders once, so that a program
+    which ends now leaves nothing behind. If this is interrupted, too, they stay pending, and the
+    renewer sends them."""
     found = map(runtime.pending.find, holders)
     releases = tuple(release for release in found if release is not None)
     if not releases:

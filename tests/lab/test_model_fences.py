@@ -1,6 +1,6 @@
-"""Fencing tokens over independent nodes: every run of the model, and of the tempting variants.
+"""Fences over independent nodes: every run of the model, and of the tempting variants.
 
-A token is safe because a quorum of nodes *equal* it, and report it only to their own holder.
+A fence is safe because a quorum of nodes *equal* it, and report it only to their own holder.
 "Granted only" guards the same thing again; the max is there for progress.
 """
 
@@ -16,8 +16,8 @@ from holdfast.lab.model.fences import (
     Rules,
     Site,
     State,
+    fences_grow,
     holders_agree,
-    tokens_grow,
 )
 from holdfast.lab.model.nodes import Node
 from holdfast.lab.model.search import Judge, explore
@@ -26,7 +26,7 @@ from holdfast.lab.model.variants import VARIANTS, median
 RULES = Rules()
 
 
-@pytest.mark.parametrize("judge", [tokens_grow, holders_agree])
+@pytest.mark.parametrize("judge", [fences_grow, holders_agree])
 @pytest.mark.parametrize(
     "name",
     [
@@ -53,9 +53,9 @@ def test_a_counterexample_can_be_read() -> None:
     assert str(violation).splitlines() == [
         "A and B both committed 2:",
         "  1. A begins. n1 grants A 1.",
-        "  2. n2 grants A 2. A stops: token 2.",
+        "  2. n2 grants A 2. A stops: fence 2.",
         "  3. B begins. n3 grants B 2.",
-        "  4. A's lock on n1 expires. n1 grants B 2. B stops: token 2. B has COMMITTED 2.",
+        "  4. A's lock on n1 expires. n1 grants B 2. B stops: fence 2. B has COMMITTED 2.",
         "  5. A raises n1 to 2, and receives 2. A has COMMITTED 2.",
     ]
 
@@ -79,25 +79,25 @@ def test_there_are_runs_in_which_all_attempts_acquire(name: str) -> None:
     assert explore(VARIANTS[name].model, all_committed).violation
 
 
-def test_tokens_against_the_order_of_holds_are_found() -> None:
+def test_fences_against_the_order_of_holds_are_found() -> None:
     site = Site(Node("B", 3), order="AB", pending=(False, False), received=(3, 2))
-    attempts = Attempt(COMMITTED, token=3), Attempt(COMMITTED, token=2)
+    attempts = Attempt(COMMITTED, fence=3), Attempt(COMMITTED, fence=2)
     assert "not in the order of their holds" in str(holders_agree(State((site,), attempts, 0)))
     assert holders_agree(State((site._replace(order="BA"),), attempts, 0)) is None
 
 
 def acquires_undisturbed(rules: Rules, counters: Collection[int], quorum: int) -> bool:
     """Whether an attempt that received these grants is committed, if nothing else happens."""
-    token = rules.token_of(counters)
-    answers = [rules.raise_counter(Node("A", counter), "A", token)[1] for counter in counters]
-    return rules.is_committed([answer for answer in answers if answer is not None], token, quorum)
+    fence = rules.fence_of(counters)
+    answers = [rules.raise_counter(Node("A", counter), "A", fence)[1] for counter in counters]
+    return rules.is_committed([answer for answer in answers if answer is not None], fence, quorum)
 
 
 def test_an_undisturbed_attempt_acquires() -> None:
     grants = [*product(range(1, 4), repeat=2), *product(range(1, 4), repeat=3)]
     assert all(acquires_undisturbed(RULES, counters, 2) for counters in grants)
     # The median is safe where equality is asked for, but then it may never acquire.
-    assert not acquires_undisturbed(replace(RULES, token_of=median), (1, 2), 2)
+    assert not acquires_undisturbed(replace(RULES, fence_of=median), (1, 2), 2)
 
 
 def test_a_node_grants_to_one_at_a_time_with_growing_counters() -> None:

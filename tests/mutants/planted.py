@@ -461,11 +461,11 @@ PLANTED = [
     Mutant(
         "quorum: a reader needs no majority",
         "core/quorum.py",
-        "if len(grants) >= self.size:\n            token = token_of(grants.values())\n"
-        "            agreed = is_committed(grants.values(), token, self.size)",
+        "if len(grants) >= self.size:\n            fence = fence_of(grants.values())\n"
+        "            agreed = is_committed(grants.values(), fence, self.size)",
         "if len(grants) >= (enough := self.size if request.shares else 1):\n"
-        "            token = token_of(grants.values())\n"
-        "            agreed = is_committed(grants.values(), token, enough)",
+        "            fence = fence_of(grants.values())\n"
+        "            agreed = is_committed(grants.values(), fence, enough)",
         f"{READERS} -k majority",
     ),
     Mutant(
@@ -907,7 +907,7 @@ PLANTED = [
     Mutant(
         "quorum: any counter commits a fence",
         "core/quorum.py",
-        "return list(counters).count(token) >= quorum",
+        "return list(counters).count(fence) >= quorum",
         "return len(list(counters)) >= quorum",
         QUORUM + " tests/lab/test_model_fences.py",
     ),

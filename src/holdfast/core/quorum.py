@@ -12,7 +12,8 @@
    it, which is no vote. A quorum of refusals is a loss.
 5. A node in quarantine (see `restart_guard`) has no vote.
 6. A vote may end without a winner: the contenders split it, or a majority granted it too late. A
-   holder that tries only once votes again, after a random pause, until one of them has the lock.
+   holder that tries only once votes again, after a random pause, until one of them has the lock,
+   or for `VOTE_AGAIN_FOR` seconds.
 
 The algorithms here yield fan-outs and sleeps. The store fills a fan-out with the answers.
 """
@@ -55,29 +56,32 @@ RELEASE_TIMEOUT = 0.5
 UNSURE = 0.5
 """How long to wait if silent nodes leave it open whether the lock is held."""
 
-SETTLE_TIMEOUT = 3.0
+VOTE_AGAIN_FOR = 3.0
 """For how long a holder that tries once votes again before it reports a split vote."""
 
-SHORTEST_VOTE, LONGEST_DRAW = 0.001, 0.5
-"""Bounds of the random pause before the next vote, in seconds."""
+SHORTEST_VOTE = 0.001
+"""A vote counts as at least this long where the pause after it is computed."""
+
+LONGEST_PAUSE = 0.5
+"""The longest pause before the next vote, and the longest time that a node gets to answer it."""
 
 
-def token_of(grants: Collection[int]) -> int:
+def fence_of(grants: Collection[int]) -> int:
     """The fence, given the counters that were granted."""
     return max(grants)
 
 
-def is_committed(counters: Iterable[int], token: int, quorum: int) -> bool:
+def is_committed(counters: Iterable[int], fence: int, quorum: int) -> bool:
     """Whether a quorum of nodes have reported exactly this fence."""
-    return list(counters).count(token) >= quorum
+    return list(counters).count(fence) >= quorum
 
 
 class Vote(NamedTuple):
     """The outcome of one vote."""
 
     answer: Answer
-    draw: float = 0.0
-    """If there may be no winner: within how many seconds to vote again; 0: there is a winner."""
+    pause: float = 0.0
+    """If there may be no winner: vote again within this many seconds, at random. 0: there is."""
 
 
 @dataclass(slots=True)
@@ -120,35 +124,33 @@ class Quorum:
         if request.queue:
             yield Sleep(began + self.uniform(0, min(SCATTER, request_timeout)))
         vote = yield from self._vote(request, request.tries, began, request_timeout)
-        if request.once and vote.draw:
-            vote = yield from self._settle(request, vote, began, request_timeout)
+        if request.once and vote.pause:
+            vote = yield from self._vote_again(request, vote, began, request_timeout)
         return (vote.answer,)
 
-    def _settle(
+    def _vote_again(
         self, request: Acquire, vote: Vote, began: float, request_timeout: float
     ) -> Rounds[Vote]:
         """Vote again until there is a winner, so that `Held` means that the lock is held. The lease
         counts from the first vote, so this ends well before the ttl does."""
         tries, seen = request.tries, ""
-        until = began + min(SETTLE_TIMEOUT, request.ttl / 3)
-        while vote.draw and self.clock() < until:
+        until = began + min(VOTE_AGAIN_FOR, request.ttl / 3)
+        while vote.pause and self.clock() < until:
             answer = vote.answer
             if type(answer) is Failed:
-                request_timeout = min(
-                    2 * request_timeout, LONGEST_DRAW
-                )  # they were too slow for it
+                request_timeout = min(2 * request_timeout, LONGEST_PAUSE)  # nodes were too slow
             # A rival releases its attempt at once and votes with the next one. What has not changed
             # after a pause is a lease, though some of its nodes are silent.
             holder = answer.holder if type(answer) is Held else ""
             if holder and holder == seen:
                 return vote
             seen = holder
-            longest = min(vote.draw * 2 ** (tries - request.tries), LONGEST_DRAW)
-            shortest = min(vote.draw, longest) / 2 if holder else 0.0
+            longest = min(vote.pause * 2 ** (tries - request.tries), LONGEST_PAUSE)
+            shortest = min(vote.pause, longest) / 2 if holder else 0.0
             yield Sleep(self.clock() + self.uniform(shortest, longest))
             tries += 1
             vote = yield from self._vote(request, tries, self.clock(), request_timeout)
-        if vote.draw and type(vote.answer) is Held and not vote.answer.holder:
+        if vote.pause and type(vote.answer) is Held and not vote.answer.holder:
             why = f"free, but contenders split {tries - request.tries + 1} votes; try again"
             return Vote(Failed(tuple((node, why) for node in self.names)))
         return vote
@@ -169,12 +171,12 @@ class Quorum:
         yield fan_out
         grants = fan_out.grants()
         if len(grants) >= self.size:
-            token = token_of(grants.values())
-            agreed = is_committed(grants.values(), token, self.size)
+            fence = fence_of(grants.values())
+            agreed = is_committed(grants.values(), fence, self.size)
             if not agreed:
-                agreed = yield from self._raise(asking, grants, token, began, request_timeout)
+                agreed = yield from self._raise(asking, grants, fence, began, request_timeout)
             if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):
-                return Vote(Granted(token, holder))
+                return Vote(Granted(fence, holder))
         now = self.clock()
         name = undoing(request.holder, tries)
         yield from self._release_attempt(request.key, name, fan_out, now + request_timeout)
@@ -187,18 +189,18 @@ class Quorum:
         self,
         request: Acquire,
         grants: dict[int, int],
-        token: int,
+        fence: int,
         began: float,
         request_timeout: float,
     ) -> Rounds[bool]:
-        """Have the nodes that granted less raise their counters to the token."""
-        behind = [node for node, fence in grants.items() if fence != token]
+        """Have the nodes with a lower counter raise it to the fence."""
+        behind = [node for node, counter in grants.items() if counter != fence]
         level = len(grants) - len(behind)
-        raising = Raise(request.key, request.holder, token)
+        raising = Raise(request.key, request.holder, fence)
         until = self.clock() + request_timeout
         fan_out = AcquireRound(raising, behind, until, self.size - level, self.guards, began)
         yield fan_out
-        return is_committed({**grants, **fan_out.grants()}.values(), token, self.size)
+        return is_committed({**grants, **fan_out.grants()}.values(), fence, self.size)
 
     def _release_attempt(
         self, key: str, name: str, fan_out: AcquireRound, until: float
@@ -221,21 +223,21 @@ class Quorum:
         if silent > total - self.size:
             return Vote(self._failed(fan_out, self.clock()))
         rivals = 1 + len({answer.holder for answer in held})
-        draw = 2 * rivals * max(took, SHORTEST_VOTE)
+        pause = 2 * rivals * max(took, SHORTEST_VOTE)
         if granted >= self.size:  # some came only while they were being released
-            return Vote(self._failed(fan_out, self.clock()), draw)
+            return Vote(self._failed(fan_out, self.clock()), pause)
         owner, nodes = (
             Counter(answer.holder for answer in held).most_common(1)[0] if held else ("", 0)
         )
         if nodes + silent < self.size:  # a split vote: the rivals release theirs at once, too
-            return Vote(Held(self.uniform(0, draw), wakes=False), draw)
+            return Vote(Held(self.uniform(0, pause), wakes=False), pause)
         ends = sorted(answer.remaining for answer in held if answer.holder == owner)
         must_end = nodes - (total - self.size)  # on that many of its nodes, until a quorum is free
         remaining = ends[max(must_end, 1) - 1]
         wakes = any(answer.wakes for answer in held)
         if nodes >= self.size:
             return Vote(Held(remaining, wakes, owner))
-        return Vote(Held(min(remaining, UNSURE), wakes, owner), draw)
+        return Vote(Held(min(remaining, UNSURE), wakes, owner), pause)
 
     def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         if self._extending:

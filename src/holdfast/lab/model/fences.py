@@ -1,12 +1,12 @@
-"""Fencing tokens over independent nodes: a small model of which counters each attempt receives.
+"""Fences over independent nodes: a small model of which counters each attempt receives.
 
 An attempt writes, which is exclusive, or reads, beside other readers. There is no time in it: a
 lock expires at any instant, a request is executed at any instant or never, a reply is received or
 lost. What must hold all the same, of any two of which at least one writes:
 
-1. Two committed acquisitions have different tokens.
-2. One that began after another was committed has the greater token.
-3. Any two share a node from which both received their own token, and on each such node the later
+1. Two committed acquisitions have different fences.
+2. One that began after another was committed has the greater fence.
+3. Any two share a node from which both received their own fence, and on each such node the later
    holder has the greater one. (Why 1 and 2 hold; they are what a user relies on.)
 
 Runs that can show nothing new are left out:
@@ -24,7 +24,7 @@ Runs that can show nothing new are left out:
   the last grant that it receives. One that gives up is one that does nothing more.
 - Nodes are alike, so they are kept sorted; attempts begin in alphabetical order.
 
-`token_of` and `is_committed` are those of `core.quorum`: a mistake there is a mistake in the model.
+`fence_of` and `is_committed` are those of `core.quorum`: a mistake there is a mistake in the model.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
-from holdfast.core.quorum import is_committed, token_of
+from holdfast.core.quorum import fence_of, is_committed
 from holdfast.lab.model.nodes import Node
 from holdfast.lab.model.search import Judge, put
 
@@ -41,12 +41,12 @@ NAMES = "ABCDE"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How an attempt comes to its token. The defaults are those that `core.quorum` goes by."""
+    """How an attempt comes to its fence. The defaults are those that `core.quorum` goes by."""
 
-    token_of: Callable[[Collection[int]], int] = token_of
-    """The token, from the counters of the grants that were received."""
+    fence_of: Callable[[Collection[int]], int] = fence_of
+    """The fence, from the counters of the grants that were received."""
     is_committed: Callable[[Collection[int], int, int], bool] = is_committed
-    """Whether these counters, the last of each node, commit the token, by this quorum."""
+    """Whether these counters, the last of each node, commit the fence, by this quorum."""
     raise_counter: Callable[[Node, str, int], tuple[Node, int | None]] = Node.raise_counter
     """What a node does when it is asked to raise its counter; None: it refuses."""
     acquire: Callable[[Node, str, int, bool], tuple[Node, int | None]] = Node.acquire
@@ -87,9 +87,9 @@ class Attempt(NamedTuple):
     """How far an acquisition has come."""
 
     phase: int = IDLE
-    token: int = 0
+    fence: int = 0
     floor: int = 0
-    """The greatest token that was committed before it began, and that it must exceed."""
+    """The greatest fence that was committed before it began, and that it must exceed."""
     reads: bool = False
 
 
@@ -157,7 +157,7 @@ class Model:
         return state._replace(sites=tuple(sorted(state.sites)))
 
     def judges(self) -> tuple[Judge[State], ...]:
-        return tokens_grow, holders_agree
+        return fences_grow, holders_agree
 
     def picture(self, state: State) -> str:
         return ""
@@ -186,8 +186,8 @@ class Model:
         begins = ""
         if attempt.phase == IDLE:
             committed = (state.attempts[each] for each in state.committed())
-            tokens = (each.token for each in committed if not (each.reads and attempt.reads))
-            attempt = attempt._replace(phase=RECEIVING, floor=max(tokens, default=0))
+            fences = (each.fence for each in committed if not (each.reads and attempt.reads))
+            attempt = attempt._replace(phase=RECEIVING, floor=max(fences, default=0))
             begins = f"{name} {'reads' if attempt.reads else 'begins'}. "
         attempts = put(state.attempts, who, attempt)
         for expires, node in self._granted(site.node, name, at, attempt.reads):
@@ -203,8 +203,8 @@ class Model:
                 if len(counters) < self.scope.nodes:
                     yield f"{grants}.", then
                 if len(counters) >= self.scope.quorum:
-                    token = self.rules.token_of(counters)
-                    yield self._counts(then, who, token, f"{grants}. {name} stops: token {token}")
+                    fence = self.rules.fence_of(counters)
+                    yield self._counts(then, who, fence, f"{grants}. {name} stops: fence {fence}")
 
     def _granted(self, node: Node, name: str, at: int, reads: bool) -> Iterator[tuple[str, Node]]:
         """A node that has granted the lock: after the present holders' leases have expired, and
@@ -220,9 +220,9 @@ class Model:
 
     def _repairs(self, state: State, who: int, at: int) -> Iterator[Move]:
         """A node that has lost a committed lease restores it, perhaps late, for its holder."""
-        name, (_, token, _, reads), site = NAMES[who], state.attempts[who], state.sites[at]
+        name, (_, fence, _, reads), site = NAMES[who], state.attempts[who], state.sites[at]
         for before in {site.node, site.node.expire()}:
-            node = self.rules.repair(before, name, token, reads)
+            node = self.rules.repair(before, name, fence, reads)
             if node not in (before, site.node):
                 sites = put(state.sites, at, site._replace(node=node))
                 then = state._replace(sites=sites, repairs=state.repairs - 1)
@@ -230,53 +230,53 @@ class Model:
 
     def _raises(self, state: State, who: int, at: int) -> Iterator[Move]:
         """A node executes a raise: once, or again, which makes no difference."""
-        name, (phase, token, *_), site = NAMES[who], state.attempts[who], state.sites[at]
+        name, (phase, fence, *_), site = NAMES[who], state.attempts[who], state.sites[at]
         if self.rules.granted_only and not site.received[who]:
             return
-        node, answer = self.rules.raise_counter(site.node, name, token)
-        then, step = state, f"{name} raises n{at + 1} to {token}"
+        node, answer = self.rules.raise_counter(site.node, name, fence)
+        then, step = state, f"{name} raises n{at + 1} to {fence}"
         if node != site.node:
             then = state._replace(sites=put(state.sites, at, site._replace(node=node)))
             yield f"{step}, reply lost.", then
         if phase == RAISING and answer is not None and answer != site.received[who]:
             step += f", and receives {answer}"
-            yield self._counts(then.receive(who, at, answer), who, token, step)
+            yield self._counts(then.receive(who, at, answer), who, fence, step)
 
-    def _counts(self, state: State, who: int, token: int, step: str) -> Move:
-        """An attempt that has its token checks whether it is committed."""
+    def _counts(self, state: State, who: int, fence: int, step: str) -> Move:
+        """An attempt that has its fence checks whether it is committed."""
         name = NAMES[who]
-        committed = self.rules.is_committed(state.received_by(who), token, self.scope.quorum)
+        committed = self.rules.is_committed(state.received_by(who), fence, self.scope.quorum)
         phase = COMMITTED if committed else RAISING
-        attempt = state.attempts[who]._replace(phase=phase, token=token)
+        attempt = state.attempts[who]._replace(phase=phase, fence=fence)
         then = state._replace(attempts=put(state.attempts, who, attempt))
-        return f"{step}. {name} has COMMITTED {token}." if committed else f"{step}.", then
+        return f"{step}. {name} has COMMITTED {fence}." if committed else f"{step}.", then
 
 
-def tokens_grow(state: State) -> str | None:
+def fences_grow(state: State) -> str | None:
     """Promises 1 and 2."""
     for who in state.committed():
-        name, (_, token, floor, _) = NAMES[who], state.attempts[who]
-        if token <= floor:
-            return f"{name} committed {token}, and began after {floor} had been committed"
+        name, (_, fence, floor, _) = NAMES[who], state.attempts[who]
+        if fence <= floor:
+            return f"{name} committed {fence}, and began after {floor} had been committed"
     for who, other in state.pairs():
-        token = state.attempts[who].token
-        if token == state.attempts[other].token:
-            return f"{NAMES[who]} and {NAMES[other]} both committed {token}"
+        fence = state.attempts[who].fence
+        if fence == state.attempts[other].fence:
+            return f"{NAMES[who]} and {NAMES[other]} both committed {fence}"
     return None
 
 
 def holders_agree(state: State) -> str | None:
     """Promise 3."""
     for who, other in state.pairs():
-        name, token = NAMES[who], state.attempts[who].token
-        rival, its = NAMES[other], state.attempts[other].token
+        name, fence = NAMES[who], state.attempts[who].fence
+        rival, its = NAMES[other], state.attempts[other].fence
         common = [
             site.order
             for site in state.sites
-            if (site.received[who], site.received[other]) == (token, its)
+            if (site.received[who], site.received[other]) == (fence, its)
         ]
         if not common:
             return f"{name} and {rival} committed on no common node"
-        if any((token > its) != (order.index(name) > order.index(rival)) for order in common):
-            return f"{name} and {rival} have tokens that are not in the order of their holds"
+        if any((fence > its) != (order.index(name) > order.index(rival)) for order in common):
+            return f"{name} and {rival} have fences that are not in the order of their holds"
     return None

@@ -46,12 +46,12 @@ class Node(NamedTuple):
         gets the same grant again."""
         return _executed(self, Acquire, holder, proposed, reads)
 
-    def raise_counter(self, holder: str, token: int) -> tuple["Node", int | None]:
-        """Raise the counter to the token, for a holder; None if it is greater already."""
-        return _executed(self, Raise, holder, token)
+    def raise_counter(self, holder: str, fence: int) -> tuple["Node", int | None]:
+        """Raise the counter to the fence, for a holder; None if it is greater already."""
+        return _executed(self, Raise, holder, fence)
 
-    def repair(self, holder: str, token: int, reads: bool = False) -> "Node":
-        return _executed(self, Repair, holder, token, reads)[0]
+    def repair(self, holder: str, fence: int, reads: bool = False) -> "Node":
+        return _executed(self, Repair, holder, fence, reads)[0]
 
     def release(self, holder: str) -> "Node":
         """Free the lock, or a share of it, if it is this holder's."""

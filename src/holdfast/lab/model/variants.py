@@ -12,30 +12,30 @@ from holdfast.lab.model.search import Explorable
 
 
 def median(counters: Collection[int]) -> int:
-    """A token from the middle, not the greatest."""
+    """A fence from the middle, not the greatest."""
     return sorted(counters)[(len(counters) - 1) // 2]
 
 
-def any_grants(counters: Collection[int], _token: int, quorum: int) -> bool:
-    """A quorum of grants commits a token, whatever their counters: there is no raise round."""
+def any_grants(counters: Collection[int], _fence: int, quorum: int) -> bool:
+    """A quorum of grants commits a fence, whatever their counters: there is no raise round."""
     return len(counters) >= quorum
 
 
-def at_least(counters: Collection[int], token: int, quorum: int) -> bool:
-    """A counter that is greater than the token is a vote for it."""
-    return sum(counter >= token for counter in counters) >= quorum
+def at_least(counters: Collection[int], fence: int, quorum: int) -> bool:
+    """A counter that is greater than the fence is a vote for it."""
+    return sum(counter >= fence for counter in counters) >= quorum
 
 
-def raise_for_any(node: Node, _holder: str, token: int) -> tuple[Node, int | None]:
+def raise_for_any(node: Node, _holder: str, fence: int) -> tuple[Node, int | None]:
     """A node raises its counter without comparing the holder."""
-    raised = node._replace(counter=max(node.counter, token))
+    raised = node._replace(counter=max(node.counter, fence))
     return raised, raised.counter
 
 
-def answer_greater(node: Node, holder: str, token: int) -> tuple[Node, int | None]:
-    """A node also reports a counter that is greater than the token to its holder. Harmless by
+def answer_greater(node: Node, holder: str, fence: int) -> tuple[Node, int | None]:
+    """A node also reports a counter that is greater than the fence to its holder. Harmless by
     itself."""
-    raised, _ = node.raise_counter(holder, token)
+    raised, _ = node.raise_counter(holder, fence)
     return raised, raised.counter if node.owner == holder else None
 
 
@@ -46,11 +46,11 @@ def open_as_it_is(node: Node, holder: str, proposed: int, reads: bool) -> tuple[
     return node.acquire(holder, proposed, reads)
 
 
-def repair_as_it_is(node: Node, holder: str, token: int, reads: bool) -> Node:
+def repair_as_it_is(node: Node, holder: str, fence: int, reads: bool) -> Node:
     """A reader's lease is restored on a free node without a greater counter."""
     if reads and not node.owner:
-        return Node(holder, max(node.counter, token), shared=True)
-    return node.repair(holder, token, reads)
+        return Node(holder, max(node.counter, fence), shared=True)
+    return node.repair(holder, fence, reads)
 
 
 def two_slots(node: Node, name: str, kind: str) -> Node | None:
@@ -121,8 +121,8 @@ ALGORITHM = {
 
 WRONG = {
     "median": Variant(
-        Model(THREE, replace(AT_LEAST, token_of=median)),
-        "the token is the median, and a greater counter is a vote for it",
+        Model(THREE, replace(AT_LEAST, fence_of=median)),
+        "the fence is the median, and a greater counter is a vote for it",
     ),
     "no-raise": Variant(
         Model(THREE, replace(RULES, is_committed=any_grants)),
@@ -134,7 +134,7 @@ WRONG = {
     ),
     "at-least": Variant(
         Model(AGAIN, AT_LEAST),
-        "a counter greater than the token is a vote for it",
+        "a counter greater than the fence is a vote for it",
     ),
     "no-grant": Variant(
         Model(LATE, replace(AT_LEAST, granted_only=False)),

@@ -2,8 +2,9 @@
 
 What can happen between two calls, and what then:
 
-- The reply to a call that creates a place is lost: asked again, the client looks for its place. If
-  it is there, it is used; if not, another place in another session is, and the first is a stray.
+- The reply to a call that creates a place is lost: when the client is asked again, it reads the key
+  of that place. If it is there, it is used. If not, it may still be created: it is a stray from now
+  on, and the client creates another place in another session.
 - The place is gone (its session ended while the client was stopped, or cut off): the client joins
   the queue again. That the place before is gone is never taken for a grant: the client reads its
   own place after it was woken, and holds the lock only if that is there, and has its turn.
@@ -220,7 +221,8 @@ class Locks:
         return False
 
     def _be_fresh(self, session: Session, since: float) -> Steps[bool]:
-        """Have the servers count from about `since`; False if they have ended the session."""
+        """Have the session last for its ttl from about `since`: create the etcd lease, or send a
+        keep-alive, unless one was sent just before. False if the servers have ended it."""
         if not session.granted:
             session.requested, sent_at = True, self._clock()
             reply = yield commands.grant(session.lease, session.ttl)
@@ -388,7 +390,7 @@ def _in_the_way(claim: Claim, before: Sequence[Any]) -> Sequence[bytes]:
 
 
 def _note(claim: Claim, found: Sequence[Any]) -> None:
-    """What was read of its place."""
+    """Note what was read of its place: its revisions; or that it is gone, or another one."""
     same = found and claim.revision in (0, found[0].create_revision)
     claim.revision = found[0].create_revision if same else 0
     claim.modified = found[0].mod_revision if same else 0

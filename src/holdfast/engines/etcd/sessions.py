@@ -13,9 +13,9 @@
 5. A lease that was not extended in time has ended, though its session goes on: it becomes a stray.
 6. What is kept here is kept in order, and ids are drawn by `randbits`: in the simulator, the same
    seed is the same run.
-7. Names of places are used again, since etcd keeps every name until its history is compacted, and
-   looks through all of a queue: after ten thousand holders that would take half as long as all the
-   rest. A place that may be a stray is never used again.
+7. The keys of places are reused. etcd keeps a deleted key in its index until its history is
+   compacted, and reads all keys of a queue, deleted ones too: with a new key for each holder, an
+   acquire would take half as long again after ten thousand. What may be a stray is not reused.
 """
 
 import secrets
@@ -35,8 +35,8 @@ EXPIRE_EVERY = 0.5
 """Seconds between two looks for leases that were not extended in time."""
 
 OLDEST = 1.0
-"""Seconds: a new lease rests on a keep-alive that was sent no longer than this before it was asked
-for, or than a tenth of the ttl."""
+"""A new lease may rest on a keep-alive that was sent at most this many seconds before the lease was
+asked for; or a tenth of the ttl, if that is less."""
 
 
 def oldest(ttl: float) -> float:
@@ -51,15 +51,21 @@ class Session:
     ttl: int
     """In seconds: as asked for, then as granted."""
     shared: bool
+    """Whether claims share it: all that are renewed, and have this ttl."""
     asked_for: int
+    """The ttl as asked for."""
     lease: int
+    """The id of the etcd lease."""
     requested: bool = False
+    """Whether the servers may know it."""
     granted: bool = False
+    """Whether they have confirmed that they do."""
     sent_at: float = -inf
     """The instant before the last grant or keep-alive left that was answered."""
     claims: "dict[Claim, None]" = field(default_factory=dict)
     strays: dict[bytes, None] = field(default_factory=dict)
     retired: bool = False
+    """Whether it gets no new claims; see rule 4."""
 
     def add(self, claim: "Claim") -> None:
         """The claim needs this session."""
@@ -93,10 +99,13 @@ class Claim:
     session: Session
     """The one that its place is attached to, or may be."""
     number: int
+    """The last part of the place's key, which is reused."""
     place: bytes
+    """The key of its place."""
     shares: int
+    """How many may hold the lock together, as in `Acquire`."""
     shared: bool
-    """Whether its lease is on a shared session, since it is renewed."""
+    """Whether its lease is on a session that is shared with other claims, since it is renewed."""
     revision: int = 0
     """At which the place was created; 0 if there is none, or that is unknown."""
     modified: int = 0

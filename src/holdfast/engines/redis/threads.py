@@ -6,12 +6,14 @@
 2. When the leader stops waiting, it promotes a follower.
 3. One mutex guards all state. A thread has it while it sends or reads, which never blocks, and not
    while it waits.
-4. Leadership is advisory: if a signal handler keeps the leader from reading, a follower notices
-   that within `TAKEOVER` seconds and takes its place. The former leader notices as soon.
+4. A leader that does not read is replaced: a signal handler may run in its thread for long. Every
+   `TAKEOVER` seconds a follower looks whether there is something to be read, and if so, takes the
+   leader's place. The former leader becomes a follower when its handler has returned.
 5. Connections are made by short-lived threads.
 6. An interruption (Ctrl-C) while a connection is read or written closes it. What was pending on it
-   fails, with an unknown outcome. A signal handler that needs the store while its own thread has
-   the mutex is refused.
+   fails, with an unknown outcome.
+7. A signal handler that calls the store while its own thread has the mutex is refused. For as long
+   as such a handler runs, all other threads wait for the mutex.
 """
 
 import threading
@@ -30,7 +32,7 @@ from holdfast.engines.redis.nodes import Effect, Nodes, Route
 from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
-"""How often followers look whether the leader still reads, and it whether it still leads."""
+"""How often followers look whether the leader reads, and the leader whether it still leads."""
 
 LONGEST = 3600.0
 """How long to wait in one go: the system has its limits."""
@@ -226,7 +228,8 @@ class RedisStore:
                         return
                     poller = self._lead(waiting)
                 if poller is not None:
-                    ready = poller.wait(min(left, TAKEOVER))  # its answer may have been read
+                    # Not for longer: a follower may lead by now, and have read this one's answer.
+                    ready = poller.wait(min(left, TAKEOVER))
                     with self._mutex:
                         self._poller = poller
                         self._serve(ready)
@@ -308,7 +311,8 @@ class RedisStore:
             wakeup.close()
 
     def _look_at_leader(self) -> None:
-        """If there is something to be read, the leader is kept from reading it: replace it."""
+        """If there is something to be read, the leader does not read, because a signal handler runs
+        in its thread: depose it, so that this follower can lead."""
         with self._mutex:
             poller = self._make_poller()
         if poller.wait(0):

@@ -16,10 +16,12 @@ clock.
    waiters; it changes under the row's lock only, so neither overlooks a waiter that joins.
 2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and a client that finds
    the lock expired, *offers* the lock to the first living waiter (`settle`): the row then has that
-   holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again. One that
-   polls learns of it late, so it has time until it would be taken for dead.
-3. Waiters that died are skipped, and deleted, by one statement (`bury`), however many they are.
-   A waiter that lives keeps its place even so: it asks again with the place that it had.
+   holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again. An offer
+   to a waiter that polls lasts until that waiter would be taken for dead.
+3. Dead waiters before the first living one are deleted by one statement (`bury`), however many they
+   are. SQLite notices that a listener died only when it is to be woken: then all waiters of that
+   listener are deleted (`forget`), and the lock is offered again. A waiter that was deleted
+   although it lives, because it was stopped for a while, takes its old place when it asks again.
 4. Only `acquire` changes a fence: not an offer, which must not wait for a guarded transaction.
 5. No lease lasts longer than the ttl that was asked for, counted from now. An expiry beyond that
    means that the clock was set back (on SQLite: that it is of another boot): `adopt` counts anew.
@@ -131,7 +133,7 @@ class Commands:
         return answer
 
     def _acquire(self, request: Acquire, until: float) -> Steps[Answer]:
-        """Take it; if that cannot be done, join the queue, and take it if it is our turn."""
+        """Take it. If that cannot be done, join the queue, and take it if it is our turn by now."""
         key, holder, waiters = request.key, request.holder, self._waiters
         is_shared, place = request.shares != 1, waiters.place(holder)
         if is_shared:
@@ -144,7 +146,8 @@ class Commands:
                 return held
         answer = None
         is_newcomer = request.queue and not place and not is_shared
-        # A newcomer has mostly tried a moment ago: to look keeps no other client from writing.
+        # A newcomer to the queue has mostly just tried to take the lock. So it reads first, which
+        # locks no row, and keeps no other client from writing.
         if not is_newcomer or _held_by_another(request, (yield from self._look(request))) is None:
             answer = yield from take(request, until)
         for _ in range(ROUNDS):
@@ -372,10 +375,12 @@ class Commands:
         me: str | None = None,
         again: bool = True,
     ) -> Steps[tuple[Results, State]]:
-        """In one transaction: `first`; then, if the lock is free, offer it to the first living
-        waiter, else to `me`. With `shares` (how many the asker wants; 0 will do), and in a second
-        transaction where that turns out to be necessary, waiters that may share the lock are
-        admitted, too. Gives the rows of `first`, and the state after all."""
+        """In one transaction: run `first`; then, if the lock is free, offer it to the first living
+        waiter, or to `me` if there is none. Gives the rows of `first`, and the state in the end.
+
+        `shares`: how many the asker wants to share the lock with; 0 if there is no asker. If given,
+        waiters that may share the lock are admitted, too; if it is None and there are shares to
+        offer, that is done in a second transaction. `again`: see `Dialect.heads`."""
         sql, shared, lock = self._sql, self._sql.shared, self._lock
         front = () if sql.front is None else (sql.front,)
         answers: Results | None = None

@@ -3,10 +3,10 @@
 To acquire is to create a place in the queue, and to hold the lock if it is the first, or if those
 before it share the lock. What can happen between two rounds, and what then:
 
-- The reply to a join is lost: asked again, the client looks for a place with its secret first. If
-  that is not there, it will never be: the requests of a session are carried out in order, a server
-  that takes a session over ends what was sent elsewhere, and before the client looks, its server
-  has caught up with the leader.
+- The reply to a join is lost: when the client is asked again, it first looks for a place with its
+  secret. If that is not there, it will never be. The requests of a session are carried out in
+  order; once a session has moved to another server, what it had sent to the former one is not
+  carried out any more; and the client has its server catch up with the leader before it looks.
 - The session ends while the client waits, or before the leader is known to count its time: its
   place is gone, and it joins the queue again.
 - The client's server is cut off and shows an old state, in which the client is the first although
@@ -163,8 +163,9 @@ class Locks:
             raise Rejected(f"NoAuth: this user has no right to create {queue}")
 
     def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Steps[bool]:
-        """Whether these places are holders' or waiters', and none that of another try, which is
-        deleted soon: if the last is young, wait for a moment, and look again."""
+        """Whether the lock is held, so that a try has to give up. Some of these places may be of
+        other tries, which delete theirs soon: if the last of those is young, wait for a moment, and
+        give False, so that the caller looks again."""
         tries = [place for place in places if not place.waits]
         if not tries:
             return True
@@ -188,8 +189,8 @@ class Locks:
         return Granted(claim.fence, ttl=ttl)
 
     def _be_fresh(self, session: Session, since: float) -> Steps[None]:
-        """Have the servers count from about `since`, or later. Another session may have begun
-        meanwhile: then it counts for that one."""
+        """Have the leader count the session's timeout from about `since`, or later. If another
+        session has begun meanwhile, this is about that one."""
         while not session.is_fresh(since):
             yield Sleep(self._clock() + self._sessions.terms.tick / 2)
             yield Send(session, [commands.sync()])

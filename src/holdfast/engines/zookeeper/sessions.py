@@ -7,13 +7,13 @@ How long a session lives at least, on which leases are based:
 2. A write that was acknowledged proves that the session was alive, but not that the leader counts
    from it: another server reports to the leader which of its sessions were active, twice a tick. If
    the server is cut off before that, the leader still counts from an earlier instant.
-3. Server and leader have one connection, in order. So if a request was answered, and another that
-   the leader answers was sent at least a tick after that, then the leader counts from the first, or
-   from later. When that was sent is `known_at`. That both were sent a tick apart is not enough: a
-   network that was held up may have delivered them together.
-4. So that it moves on, each session sends *heartbeats* that the leader answers. A lease is valid
-   until `known_at` + ttl at least, and if `known_at` is older than `MARGIN` ticks, no lease is
-   granted or extended before it is newer.
+3. Server and leader have one connection, in order. So if a request A was answered, and a request
+   B was sent at least a tick after that answer, and the leader has answered B, then the leader
+   counts from A, or from later. `known_at` is the instant at which A was sent. It is not enough
+   that A and B were sent a tick apart: a network that was held up may have delivered them together.
+4. Each session sends *heartbeats* that the leader answers, so that `known_at` is never old. A
+   session lives until `known_at` + ttl at least. If `known_at` is older than `MARGIN` ticks, no
+   lease is granted or extended until it is newer.
 """
 
 import threading

@@ -163,9 +163,10 @@ class SqliteStore:
         return [answer]
 
     def _send_first(self, request: Request) -> list[Answer] | None:
-        """Send the statement that is mostly enough, the first of the command for this request.
-        Gives the answer, or [] if the statement did nothing. None: it was not sent, since others
-        may wait (for a newcomer in a queue, a waiter that polls, a holder that had to wait)."""
+        """The usual case, without the generator of `Commands`, which takes longer: send its first
+        statement, which is mostly enough. Gives the answer, or [] if the statement did nothing: the
+        command goes on from there. None if nothing was sent, because this request needs the whole
+        command: it concerns a queue, or is neither an acquire nor a release."""
         connection, waiters, clock = self._connection, self._waiters, self._boot_clock
         assert connection is not None  # noqa: S101 - it is open
         if type(request) is Acquire:
@@ -195,7 +196,7 @@ class SqliteStore:
         return None
 
     def _run(self, command: Steps[T], until: float, results: Results | None = None) -> T:
-        """Run a command; `results`: of its first step, if that was done."""
+        """Run a command; `results`: those of its first step, if `_send_first` has done that."""
         try:
             statements = next(command)
             while True:
@@ -216,7 +217,8 @@ class SqliteStore:
         return results
 
     def _patiently(self, until: float, work: Callable[..., T], *arguments: Any) -> T:
-        """Do this, again and again while another connection is in the way; nothing is done then."""
+        """Call `work`, again and again while another connection has the file locked. A call that
+        fails is rolled back."""
         tries = 0
         while True:
             try:

@@ -28,7 +28,8 @@ class StoreHost(NamedTuple):
     """Seconds, on the clock that `until` is an instant of. It counts from the boot of the host, for
     all its processes."""
     notify: Notify
-    """Notify the waiter with this holder id, which should ask again."""
+    """Notify the waiter with this holder id, which should ask again. Returns at once: a store may
+    call it while it has a lock of its own."""
     emit: Callable[[Event], None]
     """Report an event."""
     lose: Lose = _lose_nothing

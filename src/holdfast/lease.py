@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Generic, Literal, NoReturn, Self, TypeVar, overload
 from weakref import ref
 
-from holdfast.core.holding import explain_unguarded, extend, keep, mark_lost
+from holdfast.core.holding import explain_unguarded, extend, mark_lost, wait_min_hold
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.release import (
@@ -267,7 +267,7 @@ class Lease(BaseLease[ThreadDriver]):
         client keeps trying in the background; a second call tries again, too."""
         try:
             if self._state.spec.min_hold:
-                self._keep()
+                self._wait_min_hold()
             runtime, state = self._driver.runtime, self._state
             release = begin_release(runtime, state)
             if release is not None:
@@ -278,9 +278,9 @@ class Lease(BaseLease[ThreadDriver]):
             self._interrupted()
             raise
 
-    def _keep(self) -> None:
+    def _wait_min_hold(self) -> None:
         """Wait until `min_hold` is over."""
-        self._driver.finish(keep(self._driver.runtime, self._state))
+        self._driver.finish(wait_min_hold(self._driver.runtime, self._state))
 
     def _interrupted(self, depth: int = 1) -> None:
         """A Ctrl-C came in the middle of a release, which began when it was taken `depth` times."""
@@ -308,7 +308,7 @@ class Lease(BaseLease[ThreadDriver]):
     def _leave(self, error: BaseException | None) -> None:
         """Leave a block. Its caller sees to an interruption."""
         if self._state.spec.min_hold:
-            self._keep()
+            self._wait_min_hold()
         runtime, state = self._driver.runtime, self._state
         release = begin_leave(runtime, state, error)
         if release is not None:
@@ -355,17 +355,17 @@ class AsyncLease(BaseLease[AsyncDriver]):
         """Release it, from any task of the loop: as `Lease.release`."""
         runtime, state = self._driver.runtime, self._state
         if state.spec.min_hold:
-            await self._keep()
+            await self._wait_min_hold()
         release = begin_release(runtime, state)
         if release is not None:
             steps = finish_release(runtime, state, release)
             await self._driver.finish(steps, state.spec, (state.holder,))
 
-    async def _keep(self) -> None:
+    async def _wait_min_hold(self) -> None:
         """Wait until `min_hold` is over; a cancellation ends that, and releases it."""
         runtime, state = self._driver.runtime, self._state
         try:
-            await self._driver.finish(keep(runtime, state))
+            await self._driver.finish(wait_min_hold(runtime, state))
         except BaseException:
             interrupt_release(runtime, state)
             raise
@@ -386,7 +386,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
             error = None  # our own cancellation: it leaves as the loss that it stands for
         runtime, state = self._driver.runtime, self._state
         if state.spec.min_hold:
-            await self._keep()
+            await self._wait_min_hold()
         release = begin_leave(runtime, state, error)
         if release is not None:
             steps = finish_leave(runtime, state, release, error)

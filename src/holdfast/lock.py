@@ -69,8 +69,11 @@ def waiting_time(own: float | None, blocking: bool, timeout: Any) -> float | Non
 
 
 class BaseLock(Generic[D, L]):
-    """What is the same for threads and asyncio: the lock's settings, and the owners of its
-    leases."""
+    """What is the same for threads and asyncio: the lock's settings, and the owners of its leases.
+
+    A `with` is told apart by the `frame` that it stands in, by its id: see `core.ownership`. It is
+    0 where a lease is taken without a `with`.
+    """
 
     _lease: type[L]
     _algorithm: Callable[..., Steps[LeaseState | None]] = staticmethod(acquire)
@@ -118,8 +121,8 @@ class BaseLock(Generic[D, L]):
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self)
 
-    def _again(self, frame: int = 0) -> L | None:
-        """The lease that this thread or task has already, counted once more."""
+    def _reenter(self, frame: int = 0) -> L | None:
+        """The lease that this thread or task has already, counted once more; else None."""
         runtime, owner = self._driver.runtime, self._driver.current()
         with runtime.mutex:
             lease = self._ownership.held_by(owner, runtime.clock())
@@ -129,8 +132,8 @@ class BaseLock(Generic[D, L]):
                 lease._state.depth += 1  # last: a Ctrl-C before leaves it to the outer block
             return lease
 
-    def _took(self, owner: object, state: LeaseState | None, frame: int = 0) -> L | None:
-        """What was taken, as a lease; by the `with` in this frame, if there is one."""
+    def _new_lease(self, owner: object, state: LeaseState | None, frame: int = 0) -> L | None:
+        """A lease for what was acquired, noted as that of this owner; None if nothing was."""
         if state is None:
             return None
         lease = self._lease(self._driver, state, self._client, self._cancel_on_loss)
@@ -138,17 +141,17 @@ class BaseLock(Generic[D, L]):
             self._ownership.add(owner, state, lease, frame)
         return lease
 
-    def _entered(self, lease: L | None, frame: int) -> L:
-        """What the `with` in this frame was entered with; raises if it got none, or if that is lost
+    def _enter(self, lease: L | None, frame: int) -> L:
+        """Enter the `with` in this frame with that lease; raise if there is none, or if it is lost
         already."""
         if lease is None:
             raise AcquireTimeout(self.name, self._timeout or 0.0)
         if not lease.held:
-            self._to_leave(frame)
+            self._lease_to_leave(frame)
             lease.ensure_held()
         return lease
 
-    def _to_release(self) -> L:
+    def _lease_to_release(self) -> L:
         """The lease that `release()` means."""
         runtime = self._driver.runtime
         with runtime.mutex:
@@ -160,7 +163,7 @@ class BaseLock(Generic[D, L]):
             )
         return lease
 
-    def _to_leave(self, frame: int) -> L:
+    def _lease_to_leave(self, frame: int) -> L:
         """What the `with` in this frame must release."""
         with self._driver.runtime.mutex:
             lease = self._ownership.to_leave(self._driver.current(), frame)
@@ -205,7 +208,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
           the lock's own.
         """
         timeout = waiting_time(self._timeout, blocking, timeout)
-        return (self._reentrant and self._again()) or self._acquire(timeout)
+        return (self._reentrant and self._reenter()) or self._acquire(timeout)
 
     def _acquire(self, timeout: float | None, frame: int = 0) -> Lease | None:
         """Acquire, and enter the `with` in this frame, if there is one."""
@@ -213,8 +216,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         holder = runtime.new_holder(self._spec.label)
         try:
             state = self._driver.run(self._algorithm(runtime, self._spec, holder, timeout))
-            lease = self._took(owner, state, frame)
-            return self._entered(lease, frame) if frame else lease
+            lease = self._new_lease(owner, state, frame)
+            return self._enter(lease, frame) if frame else lease
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grant and the caller
@@ -226,7 +229,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`. A thread that never
         took one releases the only lease that is held through it. Otherwise raises `NotHeld`."""
-        self._to_release().release()
+        self._lease_to_release().release()
 
     def locked(self) -> bool:
         """Whether any client holds it."""
@@ -235,7 +238,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     def __enter__(self) -> Lease:
         frame = id(sys._getframe(1))
         # A block that gets none raises.
-        lease = self._reentrant and self._again(frame)
+        lease = self._reentrant and self._reenter(frame)
         return lease or self._acquire(self._timeout, frame)  # type: ignore[return-value]
 
     def __exit__(
@@ -249,7 +252,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         try:
             block = self._ownership.block(self._driver.current(), frame)
             depth = block.state.depth if block is not None else 0
-            self._to_leave(frame)._leave(error)
+            self._lease_to_leave(frame)._leave(error)
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come on the way
@@ -299,7 +302,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
             return self._ownership.held_by(self._driver.current(), runtime.clock()) is not None
 
     def _release_save(self) -> int:
-        state = self._to_release()._state
+        state = self._lease_to_release()._state
         depth, state.depth = state.depth, 1
         self.release()
         return depth
@@ -329,19 +332,19 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     ) -> AsyncLease | None:
         """Acquire it; None if another holder still has it at the timeout: as `Lock.acquire`."""
         timeout = waiting_time(self._timeout, blocking, timeout)
-        return (self._reentrant and self._again()) or await self._acquire(timeout)
+        return (self._reentrant and self._reenter()) or await self._acquire(timeout)
 
     async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         steps = self._algorithm(runtime, self._spec, holder, timeout)
         state = await self._driver.run(steps, self._spec, (holder,))
-        return self._took(owner, state, frame)
+        return self._new_lease(owner, state, frame)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`. A task that never took
         one releases the only lease that is held through it. Otherwise raises `NotHeld`."""
-        await self._to_release().release()
+        await self._lease_to_release().release()
 
     async def locked(self) -> bool:
         """Whether any client holds it."""
@@ -349,9 +352,9 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         frame = id(sys._getframe(1))
-        lease = self._reentrant and self._again(frame)
+        lease = self._reentrant and self._reenter(frame)
         lease = lease or await self._acquire(self._timeout, frame)
-        return await self._entered(lease, frame).__aenter__()
+        return await self._enter(lease, frame).__aenter__()
 
     async def __aexit__(
         self,
@@ -359,7 +362,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._to_leave(id(sys._getframe(1))).__aexit__(kind, error, trace)
+        await self._lease_to_leave(id(sys._getframe(1))).__aexit__(kind, error, trace)
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

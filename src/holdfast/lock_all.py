@@ -291,7 +291,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
                 raise self._timed_out(busy)
             leases.extend(Lease(self._driver, state, self._client) for state in states)
             lease = LeaseAll(self._driver, leases)
-            return self._entered(lease, frame) if frame else lease
+            return self._enter(lease, frame) if frame else lease
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grants and the caller
@@ -300,7 +300,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
             self._driver.deliver(self._specs[0], *holders)
             raise
 
-    def _entered(self, lease: LeaseAll, frame: int) -> LeaseAll:
+    def _enter(self, lease: LeaseAll, frame: int) -> LeaseAll:
         if not lease.held:
             lease.release()  # which raises the loss
         self._blocks.enter(self._driver.current(), lease, frame)

@@ -58,7 +58,7 @@ def extend(runtime: Runtime, lease: LeaseState, ttl: float) -> Steps[None]:
         )
 
 
-def keep(runtime: Runtime, lease: LeaseState) -> Steps[None]:
+def wait_min_hold(runtime: Runtime, lease: LeaseState) -> Steps[None]:
     """Before a release: wait until `min_hold` is over, or until the lease is lost. (That is noticed
     when its time is over, at the latest.)"""
     while lease.depth == 1 and (now := runtime.clock()) < lease.keep_until and lease.is_held(now):

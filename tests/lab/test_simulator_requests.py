@@ -65,16 +65,16 @@ def test_what_is_refused_once_is_asked_again(setup: Setup, mark: Mark) -> None:
 def test_a_refusal_that_is_taken_for_a_loss_is_found(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = holding.settle_extension
+    apply = holding.apply_extension
 
     def hasty(
         runtime: Runtime, lease: LeaseState, answer: Answer, began: float, ttl: float
     ) -> None:
-        settle(runtime, lease, answer, began, ttl)
+        apply(runtime, lease, answer, began, ttl)
         if type(answer) is Failed:
             holding.mark_lost(runtime, lease, TAKEN)
 
-    monkeypatch.setattr(renewal, "settle_extension", hasty)
+    monkeypatch.setattr(renewal, "apply_extension", hasty)
     found = [labels(play(plan)) for plan in refusals(setup, Mark.SENT_EXTEND, 0.4)]
     assert {"lost for no reason"} in found
 

@@ -37,7 +37,7 @@ class FanOut:
         self.over = False
         """Whether there is nothing more to wait for."""
         self.settled = False
-        """Whether later answers make no difference, either."""
+        """Whether answers that arrive later need not even be taken."""
         self.answers: dict[int, Sequence[Answer]] = {}
         """The answers of each node, one to every request."""
 

@@ -44,10 +44,10 @@ def extend(runtime: Runtime, lease: LeaseState, ttl: float) -> Steps[None]:
     with runtime.mutex:
         began = runtime.clock()
         lease.require_held(began)
-    ttl = cut_to(runtime, lease, ttl, began)
+    ttl = cut_to_max_hold(runtime, lease, ttl, began)
     until = min(began + spec.request_timeout, lease.valid_until)
     [answer] = yield ask(Extend(spec.key, lease.holder, ttl, lease.fence, spec.shares), until)
-    settle_extension(runtime, lease, answer, began, ttl)
+    apply_extension(runtime, lease, answer, began, ttl)
     with runtime.mutex:
         now = runtime.clock()
         lease.require_held(now)
@@ -65,7 +65,7 @@ def wait_min_hold(runtime: Runtime, lease: LeaseState) -> Steps[None]:
         yield Sleep(min(lease.keep_until, lease.valid_until))
 
 
-def cut_to(runtime: Runtime, lease: LeaseState, ttl: float, now: float) -> float:
+def cut_to_max_hold(runtime: Runtime, lease: LeaseState, ttl: float, now: float) -> float:
     """A ttl that ends with `max_hold`, as nearly as the engine can: rounded up to its step."""
     left = lease.hold_until - now + runtime.drift(ttl)
     if left >= ttl:
@@ -74,7 +74,7 @@ def cut_to(runtime: Runtime, lease: LeaseState, ttl: float, now: float) -> float
     return max(ceil(left / step) * step if step else left, runtime.min_ttl)
 
 
-def settle_extension(
+def apply_extension(
     runtime: Runtime, lease: LeaseState, answer: Answer, began: float, ttl: float
 ) -> None:
     """Act on the engine's answer to an `Extend` that was sent at `began`."""
@@ -82,7 +82,7 @@ def settle_extension(
         if lease.state is not HELD:
             return
         now = runtime.clock()
-        if now >= lease.valid_until:
+        if now >= lease.valid_until:  # also if the answer confirms it: see `lease_state`
             mark_lost(runtime, lease, lease.why_expired())
         elif type(answer) is NotYours:
             mark_lost(runtime, lease, TAKEN)

@@ -15,7 +15,7 @@ its time is over, also while the renewer waits for a slow engine.
 from math import inf
 
 from holdfast.core.effects import Ask, Steps, Wait
-from holdfast.core.holding import cut_to, mark_lost, settle_extension, wake_loops
+from holdfast.core.holding import apply_extension, cut_to_max_hold, mark_lost, wake_loops
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.messages import Extend, Failed
 from holdfast.core.release import PENDING_TIMEOUT, send_pending
@@ -107,7 +107,7 @@ def _renew(runtime: Runtime, batch: list[LeaseState], may_wait_until: float) -> 
         if lease.hold_until - began < runtime.min_ttl:
             lease.renew_at = inf
         else:
-            wanted.append((lease, cut_to(runtime, lease, lease.ttl, began)))
+            wanted.append((lease, cut_to_max_hold(runtime, lease, lease.ttl, began)))
     if not wanted:
         return
     # An engine that answers one in time may need longer for a thousand.
@@ -119,7 +119,7 @@ def _renew(runtime: Runtime, batch: list[LeaseState], may_wait_until: float) -> 
     )
     answers = yield Ask(requests, until)
     for (lease, ttl), answer in zip(wanted, answers, strict=True):
-        settle_extension(runtime, lease, answer, began, ttl)
+        apply_extension(runtime, lease, answer, began, ttl)
         if type(answer) is Failed:
             _retry(runtime, lease, answer)
 

@@ -4,9 +4,9 @@
    every new connection.
 2. A node whose run id has changed is in quarantine for as long as any lease may last that it could
    have lost, counted on the client's own clock from the moment when the client noticed.
-3. A node that the client meets for the first time must have been up for as long already by its own
-   account; otherwise it waits for the rest. It never waits for longer than that: its clock may have
-   been set back.
+3. A node that the client meets for the first time must have been up for as long already, by the
+   uptime that it reports; otherwise it is in quarantine for the rest of that time. That is never
+   longer than the whole, even if its clock was set back and the uptime is negative.
 4. A node that writes every change to its disk before it answers loses nothing, and is exempt.
 5. Two nodes with one run id are one server with two votes. Then no node of the quorum has a vote.
 
@@ -30,12 +30,13 @@ class RestartGuard:
         self._on = on
         self._durable = False
         self.restarted_until = -inf
-        """The end of its quarantine, if it is a server of its own."""
+        """Until when it has no vote because it has restarted."""
         self.run = ""
         """The run id of the node when the client last connected; empty: never."""
         self.group: Sequence[RestartGuard] = (self,)
         """The guards of all nodes of the quorum."""
         self.quarantined_until = -inf
+        """Until when it has no vote: `restarted_until`, or forever if two nodes are one server."""
 
     def met(self, run: str, uptime: float, durable: bool, now: float) -> None:
         """The client has connected to the node, which reported these facts."""

@@ -77,12 +77,13 @@ def cut_to_max_hold(runtime: Runtime, lease: LeaseState, ttl: float, now: float)
 def apply_extension(
     runtime: Runtime, lease: LeaseState, answer: Answer, began: float, ttl: float
 ) -> None:
-    """Act on the engine's answer to an `Extend` that was sent at `began`."""
+    """Act on the engine's answer to an `Extend` that was sent at `began`. If the lease has ended
+    meanwhile, it is lost, whatever the answer."""
     with runtime.mutex:
         if lease.state is not HELD:
             return
         now = runtime.clock()
-        if now >= lease.valid_until:  # also if the answer confirms it: see `lease_state`
+        if now >= lease.valid_until:
             mark_lost(runtime, lease, lease.why_expired())
         elif type(answer) is NotYours:
             mark_lost(runtime, lease, TAKEN)

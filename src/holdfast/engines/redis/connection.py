@@ -142,8 +142,8 @@ class Node:
         return bool(self.pending) and self.pending[0].round.until < now
 
     def start(self, exchange: Exchange, now: float, spare: bool) -> None:
-        """Send a request, now or when there is a connection, or fail it at once; `spare`: enough
-        other nodes can be asked."""
+        """Send a request, now or when there is a connection, or fail it at once. `spare`: enough
+        other nodes can be asked, so a node that does not answer is skipped."""
         if not self.ready:
             if now < self.retry_at:
                 self._fail(exchange, self.last_error)
@@ -260,7 +260,8 @@ class Node:
 
     def _goes_on(self, exchange: Exchange) -> bool:
         """Whether to send the next part of an exchange: not for a caller that has stopped waiting,
-        and not an acquire whose release was sent already, and would be overtaken."""
+        unless it is a release; and not an acquire whose release was sent already, since it would be
+        executed behind that release."""
         request = exchange.round.requests[0]
         if type(request) is not Acquire:
             return exchange.is_release or not exchange.round.over
@@ -344,7 +345,7 @@ class Node:
         exchange.round.take(self.index, [Failed.at(self.name, why, heals)] * count)
 
     def _fail_later(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
-        """The same for a request whose caller waits already."""
+        """The same for a request whose caller waits already, and has to be woken."""
         self._fail(exchange, why, heals)
         if exchange.round.over:
             exchange.caller.wake()

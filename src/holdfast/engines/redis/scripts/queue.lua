@@ -43,7 +43,7 @@ local function kind_of(waiter)
   return tonumber(beside('ZSCORE', KEYS[3] .. ':kinds', string.match(waiter, ' (.*)$')) or nil)
 end
 
--- The lock is free: let so many share it.
+-- The lock is free: from now on, this many may share it.
 local function open(shares, keep, ttl)
   redis.pcall('DEL', members_of(KEYS[1]))
   redis.call('SET', KEYS[1], 'shared ' .. shares, 'PX', ttl)
@@ -54,8 +54,8 @@ local function has_room(shares)
   return shares == 0 or redis.call('ZCARD', members_of(KEYS[1])) < shares
 end
 
--- Offer what is free of a shared lock to the first waiters, as long as they are of its kind, and up to
--- `me`. One of another kind that listens no more is removed.
+-- Offer what is free of a shared lock to the first waiters: those before `me` that want as many
+-- shares. One that wants another number, but does not listen any more, is removed.
 local function fill(shares, offer, me)
   local first = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
   while first and first ~= me and has_room(shares) do

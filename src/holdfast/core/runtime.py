@@ -45,7 +45,7 @@ class Runtime:
     registry: Registry = field(default_factory=Registry)
     pending: PendingReleases = field(default_factory=PendingReleases)
     has_hooks: bool = False
-    """Whether anything but trouble is worth an event."""
+    """Whether events are emitted that only hooks need. Failures are, always: they are logged."""
     closed: bool = False
     """Nothing is acquired or renewed any more."""
 

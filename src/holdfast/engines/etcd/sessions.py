@@ -115,7 +115,7 @@ class Claim:
     ends_at: float = inf
     """When the lease ends unless it is extended; inf while the claim only waits."""
     undelivered: bool = False
-    """Whether a release was sent, and the reply was lost."""
+    """Whether a release was sent, and the reply was lost: it is to be sent again."""
 
     sessions: dict[Session, None] = field(default_factory=dict)
     """All that its place may be attached to: one, and another that it is about to move to."""

@@ -28,8 +28,9 @@ class Place:
 class Waiters:
     """Waiters that poll, and that another waiter or holder of the same client can wake.
 
-    Of a client's waiters for one lock, the first polls for all. It marks all as alive. When it has
-    got the lock, or gives up, the next one is woken, and polls; with a reader, all that read.
+    Of a client's waiters for one lock, the first polls for all, and marks all as alive. When it has
+    got the lock, or gives up, the next one is woken, and polls. If it was a reader, all readers
+    behind it are woken.
     """
 
     def __init__(self, clock: Clock, notify: Notify) -> None:

@@ -48,11 +48,12 @@ from holdfast.engines.zookeeper.sessions import Rejected, Send, Session, Session
 SHARES_OF = attrgetter("shares")
 
 SETTLED = 0.1
-"""Seconds after which the first place in a queue is taken for a holder's. The place of a try that
-failed is deleted sooner than that, unless its process was stopped."""
+"""Seconds after which a place is taken for a holder's. A try that failed deletes its place sooner
+than that, unless its process was stopped."""
 
 LOOK_AGAIN = 0.02
-"""At most this many seconds until a try looks again whether other tries have deleted theirs."""
+"""After at most this many seconds, a try looks again whether other tries have deleted their places.
+"""
 
 BACKSTOP = 10.0
 """Seconds after which a waiter asks again although it was not woken."""

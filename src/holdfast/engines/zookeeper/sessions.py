@@ -99,7 +99,8 @@ class Refused(Exception):
 
 
 class Session:
-    """One session after the other, all of one timeout. `ended` is called when one has ended."""
+    """The sessions of one timeout: when one has expired, the next one begins. `ended` is called
+    when one has expired."""
 
     def __init__(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +103,22 @@ def test_a_command_that_a_nameless_signal_ended_is_followed_by_the_next(holdfast
     assert "(signal 35)" in finish(process)[2]
 
 
+@pytest.mark.parametrize("signum", [signal.SIGWINCH, signal.SIGURG])
+def test_a_signal_that_ends_no_process_does_not_end_the_election(
+    holdfast: Holdfast, signum: signal.Signals
+) -> None:
+    """Between two terms, either: a window may change its size at any time."""
+    process = holdfast.start("elect", "-v", "boss", "-c", SHOW)
+    term, _ = facts(process)
+    while "campaigning again" not in line_of(process.stderr):
+        pass
+    process.send_signal(signum)
+    later, _ = facts(process)
+    assert later > term
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+
+
 def test_a_candidate_that_waits_ends_by_the_signal(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client, client.lock("boss"):
         process = holdfast.start("elect", "-v", "boss", "-c", SHOW)
@@ -183,6 +201,28 @@ class TestHttp:
         assert self.get(address)["leader"]["term"] == later
         process.send_signal(signal.SIGTERM)
         assert finish(process)[0] == -signal.SIGTERM
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGQUIT])
+    def test_a_signal_to_all_its_processes(
+        self, holdfast: Holdfast, signum: signal.Signals
+    ) -> None:
+        """As systemd sends TERM, and a terminal QUIT: the server does not end on its own."""
+        script = f"{SHOW}; exec sleep 600"
+        process = holdfast.start("elect", "boss", "--http", "127.0.0.1:0", "-c", script)
+        _, pid = facts(process)
+        os.killpg(process.pid, signum)
+        code, _, errors = finish(process)
+        assert (code, gone(pid)) == (-signum, True)
+        assert "the HTTP server has ended" not in errors
+
+    def test_a_server_that_has_ended(self, holdfast: Holdfast) -> None:
+        """Nobody would be told of the leader: it ends."""
+        script = f"{SHOW}; exec sleep 600"
+        process = holdfast.start("elect", "boss", "--http", "127.0.0.1:0", "-c", script)
+        _, pid = facts(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)  # it was started before the first term
+        assert (finish(process)[0], gone(pid)) == (69, True)
 
     def until(self, stream: Any, term: int) -> Any:
         """Read events up to the one with this term."""

@@ -28,13 +28,15 @@ from holdfast.cli.hold import Request, run_locked
 from holdfast.cli.http import listen, serve
 from holdfast.cli.output import Output
 from holdfast.cli.run import RunCommand, command_argument, name_argument, read_request, supervision
-from holdfast.cli.signals import FORWARDED
+from holdfast.cli.signals import ENDING, FORWARDED
 
 PAUSE = 1.0
 """Seconds between the beginnings of two terms, at least: a command that ends at once must not
 keep the engine busy."""
 
-_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
+_FINAL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
+"""They end the election together with the command. Others may end a command, and its term."""
+
 _STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
 
 _EXIT_CODES = """\b
@@ -116,7 +118,7 @@ class _Parent:
             end = f"exit code {code}" if code >= 0 else f"signal {-code}"
             self.output.detail(f"the term is over ({end}); campaigning again")
             left = max(0.0, began + PAUSE - time.monotonic())
-            if arrived := signal.sigtimedwait(self.heeded, left):
+            if arrived := signal.sigtimedwait(self.heeded & ENDING, left):
                 return -arrived.si_signo
 
     def _term(self, request: Request, server: int) -> tuple[int, bool]:
@@ -124,6 +126,7 @@ class _Parent:
         stuck = mmap.mmap(-1, 1)  # memory that a forked process shares
 
         def run() -> int:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
             try:
                 code, executed = run_locked(request, self.output)
             except BaseException:
@@ -141,7 +144,7 @@ class _Parent:
                     continue
                 self.output.error("the HTTP server has ended; stopping")
                 lost_server, signum = True, signal.SIGTERM
-            ended = ended or signum in _ENDING
+            ended = ended or signum in _FINAL
             os.kill(term, signum)
         os.waitpid(term, 0)
         if lost_server:
@@ -149,14 +152,15 @@ class _Parent:
         return code, not ended and not stuck[0]
 
     def fork(self, work: Callable[[], int]) -> int:
-        """A process that does this, and ends with what it returns as its exit code."""
+        """A process that does this, and ends with what it returns as its exit code. The signals
+        that its parent heeds are blocked in it: a signal to the whole group is not for the server,
+        which ends with its parent."""
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = exits.UNAVAILABLE
             try:
                 die_with(parent)
-                signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
                 code = exits.code_of(work)
                 if code < 0:
                     exits.leave(code)

@@ -7,7 +7,6 @@ observed last. While the engine is unreachable, the answer is 503: the leader is
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
 from dataclasses import dataclass
@@ -153,7 +152,6 @@ def listen(address: str) -> socket.socket:
 
 def serve(listener: socket.socket, request: Request, output: Output) -> int:
     """Answer until the process is ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command: this ends after it
     board = Board(request.name)
     handler = type("BoundHandler", (Handler,), {"board": board})
     host, port = listener.getsockname()[:2]

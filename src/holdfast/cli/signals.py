@@ -26,7 +26,9 @@ _OURS = frozenset(
     }
 )
 FORWARDED = frozenset(signal.valid_signals()) - _OURS
-_ENDING = FORWARDED - {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP}
+ENDING = FORWARDED - {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP}
+"""Those that end a process which does not handle them."""
+
 _NO_SIGNAL = 0
 _LONGEST_WAIT = 3600.0
 
@@ -64,7 +66,7 @@ class Signals:
     def __exit__(self, *exc: object) -> None:
         # A second Ctrl-C must not change how holdfast ends. Python removes its own handlers before
         # it exits, so these signals are ignored instead.
-        for signum in _ENDING:
+        for signum in ENDING:
             if signal.getsignal(signum) == self._handle:
                 signal.signal(signum, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
@@ -91,7 +93,7 @@ class Signals:
 
     def ending(self) -> int | None:
         """The first signal since the last call that would have ended a process, if any."""
-        return next((n for n in self.received() if n in _ENDING), None)
+        return next((n for n in self.received() if n in ENDING), None)
 
     def wait(self, seconds: float) -> None:
         """Sleep until a signal, a change of the command, a `wake`, or the timeout."""

@@ -68,19 +68,19 @@ def test_for_how_long_a_lock_has_been_waited_for() -> None:
     seen.look([lease("job", 1, "ann", waiters=1), lease("late", 1, "ann")], 10.0)
     job, late = seen.held()
     assert job.wait is not None
-    assert (job.wait.lasts(12.0), job.wait.longer) == (2.0, True)
+    assert (job.wait.lasts(12.0), job.wait.mark) == (2.0, ">")
     assert late.wait is None
     waiting = lease("late", 1, "ann", waiters=2)
     seen.look([lease("job", 2, "ben", waiters=3), waiting], 15.0)
     assert job.wait.lasts(16.0) == 6.0, "another holder has it, and another client waits"
     assert late.wait is not None
-    assert (late.wait.lasts(16.0), late.wait.longer) == (1.0, False)
+    assert (late.wait.lasts(16.0), late.wait.mark) == (1.0, "")
     seen.look([lease("job", 2, "ben"), waiting], 20.0)
     assert job.wait is None
     seen.look([lease("job", 2, "ben", waiters=1)], 30.0)
     assert late.wait is None, "it is free"
     assert job.wait is not None
-    assert (job.wait.lasts(31.0), job.wait.longer) == (1.0, False)
+    assert (job.wait.lasts(31.0), job.wait.mark) == (1.0, "")
 
 
 def test_what_most_wait_for_is_hot() -> None:

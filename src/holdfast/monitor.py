@@ -38,38 +38,25 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """A lock has been waited for without a break: at every look, at least one client waited.
+class Seen:
+    """Since when a holder has a lock, or since when a lock is waited for.
 
-    An engine counts waiters, and does not name them: each of them may have waited for less. It
-    begins anew when a look finds no waiter, or finds the lock free.
-
-    >>> Wait(since=10.0, longer=False).lasts(now=12.5)
+    >>> Seen(since=10.0).lasts(now=12.5)
     2.5
     """
 
     since: float
-    """When a waiter was first seen, in seconds since 1970."""
-    longer: bool
-    """It was so at the first look of all, so it may have lasted for longer."""
+    """Since when that has been seen; or, of a holder that was there at the first look, since when
+    it has asked for the lock, by its own clock, if its id tells that."""
+    mark: Literal["", ">", "≤"] = ""
+    """Of what was so at the first look: `>` if it may have been so for longer than it was seen, `≤`
+    if a holder has had the lock since it asked at most."""
+    most: float = 0.0
+    """Of a holder: the most that was seen left of its lease, which is about its ttl."""
 
     def lasts(self, now: float) -> float:
         """For how many seconds so far."""
         return max(0.0, now - self.since)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One holder of a lock."""
-
-    since: float
-    """Since when it has been seen; or, of one that was there at the first look, since when it has
-    asked for the lock, by its own clock, if its id tells that."""
-    mark: Literal["", ">", "≤"] = ""
-    """Of one that was there at the first look: `>` if it has held the lock for longer than it has
-    been seen, `≤` if it has held it since it asked at most."""
-    most: float = 0.0
-    """The most that was seen left of its lease: about its ttl."""
 
 
 @dataclass(slots=True)
@@ -85,9 +72,10 @@ class Watched:
     """Its holders now, by their ids."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """How many waited, at each look."""
-    wait: Wait | None = None
-    """For how long it has been waited for; None: it is not waited for, or the engine does not count
-    waiters."""
+    wait: Seen | None = None
+    """Since when it has been waited for without a break: at every look since, at least one client
+    waited. (An engine counts waiters, and does not name them: each may have waited for less.) None:
+    it is free, it is not waited for, or the engine does not count waiters."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES))
 
     @property
@@ -161,7 +149,7 @@ class Monitor:
         lock.info, lock.seen_at = info, now
         waiters = (info.waiters or 0) if info else 0
         lock.waiters.append(waiters)
-        lock.wait = (lock.wait or Wait(now, longer=self.looks == 0)) if waiters else None
+        lock.wait = (lock.wait or Seen(now, "" if self.looks else ">")) if waiters else None
 
     def _begin(self, holder: str, now: float) -> Seen:
         if self.looks:

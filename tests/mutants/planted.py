@@ -1463,7 +1463,7 @@ PLANTED = [
     Mutant(
         "cli: elect campaigns again after TERM",
         "cli/elect.py",
-        "ended = ended or signum in _ENDING",
+        "ended = ended or signum in _FINAL",
         "ended = False",
         ELECT,
     ),

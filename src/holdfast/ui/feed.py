@@ -21,7 +21,7 @@ from holdfast.breaking import public, reference
 from holdfast.client import Client
 from holdfast.core.records import NodeInfo
 from holdfast.errors import LockError
-from holdfast.monitor import Change, Monitor, Watched, kind_of
+from holdfast.monitor import Change, Monitor, Seen, Watched, kind_of
 from holdfast.options import printable
 
 Row: TypeAlias = dict[str, Any]
@@ -51,7 +51,6 @@ class Feed:
         self._monitor_lock = threading.Lock()
         self._rows: dict[str, Row] = {}
         self._names: dict[str, str] = {}
-        self._sparks: dict[str, list[int]] = {}
         self._at = 0.0
         self._error = ""
         self._nodes: Row = {"at": 0.0, "nodes": [], "margin": None, "error": ""}
@@ -153,15 +152,8 @@ class Feed:
             held = self._monitor.held()
             rows = {reference(lock.name): self._row(lock, now) for lock in held}
             self._names = {reference(name): name for name in self._monitor.names()}
-            self._sparks = {
-                reference(lock.name): [*lock.waiters] for lock in held if any(lock.waiters)
-            }
         self._at = now
-        changed = [
-            row if key in self._rows else self._with_past(row)
-            for key, row in rows.items()
-            if row != self._rows.get(key)
-        ]
+        changed = [row for key, row in rows.items() if row != self._rows.get(key)]
         return rows, changed, [key for key in self._rows if key not in rows]
 
     def _row(self, lock: Watched, now: float) -> Row:
@@ -177,22 +169,17 @@ class Feed:
             before_ends = known.get(who["id"], {}).get("ends")
             if ends and full and before_ends and abs(ends - before_ends) < max(INTERVAL, full / 10):
                 ends = before_ends  # not renewed, but seen a little later or earlier
-            since = {"since": round(seen.since, 1), "mark": seen.mark}
-            members.append({**who, **since, "ends": ends, "full": full})
+            members.append({**who, **_since(seen), "ends": ends, "full": full})
         return {
             "id": reference(lock.name),
             "name": printable(lock.name),
             "kind": kind_of(info),
             "fence": str(info.fence),  # it may be greater than what a browser can count
             "waiters": info.waiters,
-            "wait": lock.wait
-            and {"since": round(lock.wait.since, 1), "mark": ">" if lock.wait.longer else ""},
+            "wait": lock.wait and _since(lock.wait),
+            "spark": [*lock.waiters] if any(lock.waiters) else [],
             "members": members,
         }
-
-    def _with_past(self, row: Row) -> Row:
-        """A lock that was free for a moment has been waited for before. The page adds this look."""
-        return {**row, "spark": self._sparks.get(row["id"], [])[:-1]}
 
     def _history(self, lock: str) -> list[Row]:
         with self._monitor_lock:
@@ -201,7 +188,7 @@ class Feed:
         return [_event(change) for change in reversed(changes)]
 
     def _snapshot(self) -> bytes:
-        rows = [{**row, "spark": self._sparks.get(key, [])} for key, row in self._rows.items()]
+        rows = [*self._rows.values()]
         return _message("snapshot", {"at": self._at, "rows": rows, "error": self._error})
 
     def _publish(self, message: bytes) -> None:
@@ -240,6 +227,10 @@ def _node(node: NodeInfo, now: float) -> Row:
         "votes": not node.quarantine,
         "votes_at": None if node.quarantine == inf else round(now + node.quarantine, 1),
     }
+
+
+def _since(seen: Seen) -> Row:
+    return {"since": round(seen.since, 1), "mark": seen.mark}
 
 
 def _event(change: Change) -> Row:

@@ -9,7 +9,7 @@ from math import inf
 
 from holdfast import Client, LeaseInfo, Member
 from holdfast.cli.output import printable
-from holdfast.monitor import Change, Monitor, Seen, Wait, Watched, kind_of
+from holdfast.monitor import Change, Monitor, Seen, Watched, kind_of
 
 WAITS = 8
 """How many of the last looks a sparkline shows."""
@@ -33,8 +33,8 @@ class Row:
     seen_at: float
     waits: tuple[int, ...]
     """How many waited, at the last looks."""
-    wait: Wait | None = None
-    """For how long it has been waited for."""
+    wait: Seen | None = None
+    """Since when it has been waited for."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class Row:
 
     def age(self, now: float) -> str:
         """For how long this holder has been seen, for people."""
-        return f"{self.seen.mark}{duration(max(0.0, now - self.seen.since))}"
+        return f"{self.seen.mark}{duration(self.seen.lasts(now))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,10 @@ class BreakDialog(ModalScreen[str]):
 
 _BEFORE = {
     "": "",
-    ">": ", or longer: it was held before this view began",
+    ">": ", or longer: it was so before this view began",
     "≤": ", or less: since it asked for the lock, by its own clock",
 }
-"""What is said of a holder that was there at the first look."""
+"""What is said of what was so at the first look."""
 
 
 def findings_text(findings: Sequence[Finding]) -> Text:
@@ -178,13 +178,12 @@ def _facts(row: Row, look: Look) -> Text:
             _add(text, "fence", str(each.info.fence))
             _add(text, "waiters", str(waiters))
             if each.wait is not None:
-                longer = ", or longer: it was so before this view began"
                 waited = f"{duration(each.wait.lasts(now))} without a break"
-                _add(text, "waited", f"{waited}{longer if each.wait.longer else ''}")
+                _add(text, "waited", waited + _BEFORE[each.wait.mark])
         text.append("\n")
         _add(text, "held by", describe_holder(each.member.holder))
         _add(text, "holder", printable(each.member.holder))
-        _add(text, "for", f"{duration(max(0.0, now - each.seen.since))}{_BEFORE[each.seen.mark]}")
+        _add(text, "for", duration(each.seen.lasts(now)) + _BEFORE[each.seen.mark])
         _add(text, "left", each.left_in_words(now))
     text.append("\nhistory, as far as it was seen\n", style="bold")
     for change in reversed(look.history):

@@ -3,7 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const ROW = 38, HEAD = 34, EXTRA = 6, SAMPLES = 120;
 
-const locks = new Map();          // by id: what the server sent, and `spark`
+const locks = new Map();          // by id: what the server sent
 let order = [];                   // the locks that are shown, sorted
 let hello = {}, sort = {key: "name", down: false}, selected = null, ahead = 0, live = false;
 
@@ -360,15 +360,7 @@ function state(text, kind) {
 function receive(rows, gone, at) {
   ahead = Date.now() / 1000 - at;
   for (const id of gone) locks.delete(id);
-  for (const row of rows) locks.set(row.id, {...row, spark: row.spark ?? locks.get(row.id)?.spark ?? []});
-}
-function sample() {
-  for (const lock of locks.values()) {
-    if (!lock.waiters && !lock.spark.length) continue;
-    lock.spark.push(lock.waiters ?? 0);
-    if (lock.spark.length > SAMPLES) lock.spark.shift();
-    if (!heat(lock)) lock.spark = [];
-  }
+  for (const row of rows) locks.set(row.id, row);
 }
 function listen() {
   const stream = new EventSource("events");
@@ -387,7 +379,6 @@ function listen() {
   });
   on("changes", (data) => {
     receive(data.rows, data.gone, data.at);
-    sample();
     live = true;
     state("live", "live");
     refresh();

@@ -1264,8 +1264,8 @@ PLANTED = [
     Mutant(
         "watch: an engine that does not answer delays the end",
         "cli/watch/__init__.py",
-        "        if view.is_asking:",
-        "        if False:",
+        "exits.leave_at_once(view.return_code or 0)",
+        "sys.exit(view.return_code or 0)",
         "tests/cli/test_watch.py -k ends_at_once",
     ),
     Mutant(

@@ -52,7 +52,5 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
         view.finish_breaks()
         for line in view.broken:
             output.error(line)
-        if view.is_asking:  # closing would wait for an engine that may be frozen
-            exits.leave_at_once(view.return_code or 0)
-    if view.return_code:
-        raise click.exceptions.Exit(view.return_code)
+        # It holds nothing, and closing would wait for an engine that may be frozen.
+        exits.leave_at_once(view.return_code or 0)

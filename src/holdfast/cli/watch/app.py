@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -68,7 +67,6 @@ class View(App[None]):
         """The last one that succeeded."""
         self.broken: list[str] = []
         """What was broken, for the operator's records."""
-        self._threads: list[threading.Thread] = []
         self._breaks: list[threading.Thread] = []
         self._looks = Looks(client, prefix)
         self._every = every
@@ -109,8 +107,6 @@ class View(App[None]):
             if isinstance(look, Exception):
                 self._fail(str(look) or type(look).__name__)
             else:
-                if not self.look.at and not self.is_headless:
-                    gc.freeze()  # else each search for garbage goes through all of this again
                 self._fail("")
                 self.look = look
                 self._took = time.monotonic() - began
@@ -135,11 +131,6 @@ class View(App[None]):
 
         self._in_thread(self.client.nodes, seen)
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether an answer of the engine is still to come."""
-        return any(thread.is_alive() for thread in self._threads)
-
     def finish_breaks(self) -> None:
         """Wait for what the operator has confirmed, until it is written down."""
         for thread in self._breaks:
@@ -159,7 +150,6 @@ class View(App[None]):
 
         thread = threading.Thread(target=run, daemon=True, name="holdfast watch")
         thread.start()
-        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
         return thread
 
     def _show(self) -> None:

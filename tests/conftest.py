@@ -11,7 +11,7 @@ from zlib import crc32
 
 import pytest
 
-from holdfast.drivers.common import log
+from holdfast.drivers.common import event_log
 from tests.contract import EngineUnderTest
 
 pytest_plugins = [
@@ -55,7 +55,7 @@ def pytest_holdfast_engines() -> list[EngineUnderTest]:
 @pytest.fixture(autouse=True)
 def _log_anew() -> None:
     """What one test made the library log, another one may expect, too."""
-    log.reset()
+    event_log.reset()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,7 @@ from holdfast.core.ports import Engine
 from holdfast.core.records import secret_at
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, WATCHER, Runtime
-from holdfast.drivers.hooks import Hook, Hooks, Log
+from holdfast.drivers.hooks import EventLog, Hook, Hooks, HookThread, print_failure
 from holdfast.events import Answered, InternalError, Lost
 
 CLOSE_TIMEOUT = 10.0
@@ -74,7 +74,8 @@ def new_holder(label: str = "") -> str:
     return f"{_process.text}{label}/{secret_at(time.time(), os.urandom(8))}"
 
 
-log = Log(clock)
+event_log = EventLog(clock)
+log = HookThread(event_log, print_failure)
 """Hands events to the `holdfast` logger, for all clients of the process."""
 
 LAST_LINES = 1.0

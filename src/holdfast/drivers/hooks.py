@@ -184,17 +184,16 @@ class EventLog:
         return left_out
 
 
+REPEATED = (AcquireFailed, HookFailed, NodeFailed, NodeQuarantined, NodeRecovered, RenewalFailed)
+
+
 def _cause(event: Event) -> tuple[object, ...] | None:
-    """What makes two events alike; None: each is logged. Times and ports in a reason vary."""
-    if isinstance(event, NodeFailed):
-        return NodeFailed, event.node, re.sub(r"\d+", "", event.why)
-    if isinstance(event, (NodeRecovered, NodeQuarantined)):
-        return type(event), event.node
-    if isinstance(event, HookFailed):
-        return HookFailed, event.where, type(event.error)
-    if isinstance(event, (AcquireFailed, RenewalFailed)):
-        return type(event), re.sub(r"\d+", "", event.why)
-    return None
+    """What makes two events alike: the node or hook that they are about, and the reason, without
+    its times and ports, which vary. None: each is logged."""
+    if not isinstance(event, REPEATED):
+        return None
+    why = re.sub(r"\d+", "", getattr(event, "why", ""))
+    return type(event), getattr(event, "node", ""), getattr(event, "where", ""), why
 
 
 Hook: TypeAlias = Callable[[Event], object]
@@ -250,37 +249,17 @@ class HookThread:
         self._calls.wait(timeout)
 
 
-class Log(HookThread):
-    """The log is a hook, too: for all clients of the process, and only for what it shows."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._log = EventLog(clock)
-        super().__init__(self._log, self._fail)
-
-    def __call__(self, event: Event) -> None:
-        """Have it logged, unless nothing would come of it."""
-        if logger.isEnabledFor(event.level):
-            super().__call__(event)
-
-    @staticmethod
-    def _fail(event: Event) -> None:
-        """A filter of the logger raised, which cannot be logged."""
-        error = event.error if isinstance(event, HookFailed) else None
-        threading.excepthook(
-            threading.ExceptHookArgs(
-                (type(error), error, getattr(error, "__traceback__", None), None)
-            )
-        )
-
-    def reset(self) -> None:
-        """Log every cause anew."""
-        self._log.reset()
+def print_failure(event: Event) -> None:
+    """What the log itself has raised, as a filter of the logger may, cannot be logged."""
+    error = event.error if isinstance(event, HookFailed) else None
+    trace = getattr(error, "__traceback__", None)
+    threading.excepthook(threading.ExceptHookArgs((type(error), error, trace, None)))
 
 
 class Hooks:
     """The hooks of one client, and the log."""
 
-    def __init__(self, hooks: Sequence[Hook], log: Log) -> None:
+    def __init__(self, hooks: Sequence[Hook], log: HookThread) -> None:
         self._hooks = hooks
         self._log = log
         self.begin()
@@ -291,7 +270,8 @@ class Hooks:
 
     def __call__(self, event: Event) -> None:
         """Hand an event to each."""
-        self._log(event)
+        if logger.isEnabledFor(event.level):
+            self._log(event)
         for thread in self._threads:
             thread(event)
 

@@ -83,8 +83,9 @@ def test_the_system_check_names_a_missing_library(monkeypatch: pytest.MonkeyPatc
 SETTINGS = """
 SECRET_KEY = "secret"
 INSTALLED_APPS = ["holdfast.contrib.django"]
-HOLDFAST = {{"URL": "sqlite://{folder}/locks.db", "OPTIONS": {{"ttl": 20}}}}
+HOLDFAST = {{"URL": "sqlite://{folder}/locks.db", "OPTIONS": {{"ttl": 20, "hooks": [id]}}}}
 """
+
 
 MANAGE = """
 import os, sys
@@ -135,6 +136,21 @@ def test_django_runs_the_check(project: Path) -> None:
     done = manage(project, "check")
     assert done.returncode == 1
     assert "holdfast.E001" in done.stderr
+
+
+def test_times_and_options_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.contrib.django.management.commands.locked import Command
+
+    started: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda program, *how: started.extend(how))
+    monkeypatch.setenv("HOLDFAST_URL", "memory://django-environment?retry=1&ttl=9")
+    command = ["manage.py", "locked", "nightly", "--max-hold", "1234567.5", "--", "check"]
+    with override_settings(HOLDFAST={"OPTIONS": {"prefix": "shop:", "ttl": 5, "label": None}}):
+        Command().run_from_argv(command)
+    argv, environment = started
+    assert argv[argv.index("--max-hold") + 1] == "1234567.5"
+    url = "memory://django-environment?retry=1&ttl=5&prefix=shop%3A"
+    assert environment["HOLDFAST_URL"] == url
 
 
 def test_no_command_is_an_error() -> None:

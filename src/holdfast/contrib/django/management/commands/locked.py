@@ -3,11 +3,12 @@
 import os
 import sys
 from typing import Any, NoReturn
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from holdfast.contrib.django import settings
+from holdfast.engines import default_url
 
 PASSED_ON = ("timeout", "ttl", "min-hold", "max-hold")
 
@@ -41,7 +42,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
         passed = ["--nonblock"] if options["nonblock"] else []
         for option in PASSED_ON:
             value = options[option.replace("-", "_")]
-            passed += [] if value is None else [f"--{option}", f"{value:g}"]
+            passed += [] if value is None else [f"--{option}", str(value)]
         run = [sys.executable, "-m", "holdfast.cli", "run", *passed, "--", options["name"]]
         environment = os.environ | _environment()
         sys.stdout.flush()
@@ -58,10 +59,10 @@ def _environment() -> dict[str, str]:
     """The URL with its options: not as an argument, which every user of the host can read."""
     url, options = settings()
     if url is None:
-        return {}
-    texts = {
-        name: ("on" if value else "off") if isinstance(value, bool) else value
-        for name, value in options.items()
-    }
-    mark = "&" if "?" in url else "?"
-    return {"HOLDFAST_URL": f"{url}{mark}{urlencode(texts)}" if texts else url}
+        url = os.environ.get("HOLDFAST_URL") or default_url()
+    place, _, query = url.partition("?")
+    texts = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in options.items():
+        if name != "hooks" and value is not None:  # hooks are this process's
+            texts[name] = ("off", "on")[value] if isinstance(value, bool) else str(value)
+    return {"HOLDFAST_URL": f"{place}?{urlencode(texts)}" if texts else url}

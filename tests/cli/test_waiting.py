@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
 
 import holdfast as library
+from holdfast.lab.servers.redis import RedisServer
 
 from .console import console
-from .processes import Holdfast
+from .processes import Holdfast, finish, line_of
 
 CLI = [sys.executable, "-m", "holdfast.cli"]
 
@@ -60,6 +64,27 @@ def test_a_run_inside_of_one_that_has_its_lock(holdfast: Holdfast) -> None:
     done = holdfast.run("run", "job", "-c", inner)
     assert done.returncode == 75
     assert "held by the holdfast run that this one runs inside of" in done.stderr
+
+
+PATIENT = """
+import holdfast.core.queries, holdfast.drivers.threads
+from holdfast.cli import main
+holdfast.core.queries.NODE_TIMEOUT, holdfast.drivers.threads.CLOSE_TIMEOUT = 3600.0, 0.1
+main()
+"""
+"""The program, which would wait for an hour for an engine that does not answer."""
+
+
+def test_a_signal_ends_the_look_for_a_run_around_it(holdfast: Holdfast) -> None:
+    inside = {**os.environ, "HOLDFAST_NAME": "job", "HOLDFAST_HOLDER": "the run around it"}
+    with RedisServer() as server:
+        server.freeze()
+        run = [sys.executable, "-c", PATIENT, "run", "-v", "--url", server.url, "job", "true"]
+        with subprocess.Popen(run, env=inside, text=True, stderr=subprocess.PIPE) as process:
+            assert "waiting for 'job'" in line_of(process.stderr)
+            process.terminate()
+            assert finish(process)[0] == -signal.SIGTERM
+        server.thaw()
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,8 @@ class _Run:
     def with_client(self, client: holdfast.Client) -> int:
         acquire, rule = self._prepare(client)
         self.output.detail(f"waiting for {self._shown} on {client.url}")
-        for name in self.request.names if self.request.timeout != 0 else ():
-            if waits_for_its_parent(client, name):
-                self.output.note(
-                    f"{name!r} is held by the holdfast run that this one runs inside of:"
-                    " it will not be released before this one ends"
-                )
         with WaitingLine(client, self.request.name, quiet=self.output.quiet):
-            lease = self._acquire(acquire)
+            lease = self._acquire(partial(self._ask, client, acquire))
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
@@ -164,6 +158,15 @@ class _Run:
                 " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
             )
         return LossRule(self.request.on_lost, kill_after, self.request.max_hold or inf)
+
+    def _ask(self, client: holdfast.Client, acquire: Callable[[], Held | None]) -> Held | None:
+        for name in self.request.names if self.request.timeout != 0 else ():
+            if waits_for_its_parent(client, name):
+                self.output.note(
+                    f"{name!r} is held by the holdfast run that this one runs inside of:"
+                    " it will not be released before this one ends"
+                )
+        return acquire()
 
     def _acquire(self, acquire: Callable[[], Held | None]) -> Held | None:
         """Wait in a thread, so that this one can handle signals.

@@ -1165,7 +1165,7 @@ PLANTED = [
     Mutant(
         "page: the token of the link works again",
         "ui/access.py",
-        "        if self._once:\n",
+        "        if not self.by_form:\n",
         "        if False:\n",
         PAGE_ACCESS,
     ),

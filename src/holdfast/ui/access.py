@@ -57,18 +57,15 @@ class Access:
     def __init__(
         self, token: str | None, *, once: bool = False, hosts: Iterable[str] | None = None
     ) -> None:
-        if token is not None and not once and len(token) < SHORTEST_TOKEN:
-            raise ValueError(f"token: must have at least {SHORTEST_TOKEN} characters")
         self.by_form = token is not None and not once
         self._token = token
-        self._once = once
+        self._key = secrets.token_bytes(32)
+        if token is not None and not once:
+            if len(token) < SHORTEST_TOKEN:
+                raise ValueError(f"token: must have at least {SHORTEST_TOKEN} characters")
+            # With a token that stays, sessions outlive a restart, and are good for every worker.
+            self._key = hashlib.sha256(b"holdfast ui" + token.encode()).digest()
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
-        # With a token that stays, sessions outlive a restart, and are good for every worker.
-        self._key = (
-            hashlib.sha256(b"holdfast ui" + token.encode()).digest()
-            if token is not None and not once
-            else secrets.token_bytes(32)
-        )
         # Cookies do not know ports: two servers on one host must not overwrite each other's.
         self._cookie = f"holdfast-{self._sign('cookie')[:8]}"
 
@@ -104,7 +101,7 @@ class Access:
             return True
         if not hmac.compare_digest(token.encode(errors="replace"), expected.encode()):
             return False
-        if self._once:
+        if not self.by_form:
             self._token = secrets.token_urlsafe()  # which is told to no user
         return True
 

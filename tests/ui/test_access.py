@@ -142,9 +142,12 @@ def test_a_token_that_stays(client: holdfast.Client) -> None:
         assert visitor.status("GET", "") == 200
 
 
-def test_a_short_token(client: holdfast.Client) -> None:
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("token", ["", "short"])
+def test_a_short_token(client: holdfast.Client, token: str, once: bool) -> None:
+    """A variable that is not set must not let every visitor in."""
     with pytest.raises(ValueError, match="token: must have at least 20 characters"):
-        app(client, token="short")
+        app(client, token=token, once=once)
 
 
 def test_mounted_below_a_path(client: holdfast.Client) -> None:

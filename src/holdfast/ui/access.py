@@ -24,7 +24,7 @@ SESSION = 12 * 3600
 """Seconds after which a session ends."""
 
 SHORTEST_TOKEN = 20
-"""Characters of a token that can be used again and again."""
+"""In characters. An empty one would let every visitor in."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -57,12 +57,12 @@ class Access:
     def __init__(
         self, token: str | None, *, once: bool = False, hosts: Iterable[str] | None = None
     ) -> None:
+        if token is not None and len(token) < SHORTEST_TOKEN:
+            raise ValueError(f"token: must have at least {SHORTEST_TOKEN} characters")
         self.by_form = token is not None and not once
         self._token = token
         self._key = secrets.token_bytes(32)
         if token is not None and not once:
-            if len(token) < SHORTEST_TOKEN:
-                raise ValueError(f"token: must have at least {SHORTEST_TOKEN} characters")
             # With a token that stays, sessions outlive a restart, and are good for every worker.
             self._key = hashlib.sha256(b"holdfast ui" + token.encode()).digest()
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)

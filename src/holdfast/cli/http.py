@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import click
@@ -27,37 +26,26 @@ RETRY = 1.0
 """Seconds until an engine that is unreachable is asked again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What was observed last, as it is sent."""
-
-    status: int
-    body: str
-    number: int = 0
-
-
 class Board:
-    """The last answer, which many wait for."""
+    """What was observed last, which many wait for."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._changed = threading.Condition()
-        self._answer = Answer(503, self._text(error="nothing was observed yet"))
+        self.last = 0, 503, json.dumps({"name": name, "error": "nothing was observed yet"})
+        """Its number, the status, and the body."""
 
     def post(self, status: int, **facts: object) -> None:
-        """Replace the answer."""
+        """Replace it."""
         with self._changed:
-            self._answer = Answer(status, self._text(**facts), self._answer.number + 1)
+            self.last = self.last[0] + 1, status, json.dumps({"name": self._name, **facts})
             self._changed.notify_all()
 
-    def read(self, after: int = -1, timeout: float | None = None) -> Answer | None:
-        """The answer, if it comes after that number; None if none has come until the timeout."""
+    def wait(self, after: int, timeout: float) -> tuple[int, int, str]:
+        """The last one, as soon as it comes after that number, or at the timeout."""
         with self._changed:
-            newer = self._changed.wait_for(lambda: self._answer.number > after, timeout)
-            return self._answer if newer else None
-
-    def _text(self, **facts: object) -> str:
-        return json.dumps({"name": self._name, **facts})
+            self._changed.wait_for(lambda: self.last[0] > after, timeout)
+            return self.last
 
 
 def as_dict(leader: holdfast.Leader | None) -> dict[str, object] | None:
@@ -95,9 +83,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/events":
             self._stream()
         elif self.path == "/":
-            answer = self.board.read()
-            if answer is not None:
-                self._send(answer.status, answer.body)
+            _, status, body = self.board.last
+            self._send(status, body)
         else:
             self._send(404, json.dumps({"error": "there are / and /events"}))
 
@@ -117,15 +104,13 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("Connection", "close")
         self.end_headers()
-        number = -1
+        sent = -1
         while True:
-            answer = self.board.read(number, KEEP_ALIVE)
-            if answer is None:
+            number, status, body = self.board.wait(sent, KEEP_ALIVE)
+            text = f"event: {'leader' if status == 200 else 'unknown'}\ndata: {body}\n\n"
+            if number == sent:
                 text = ": still here\n\n"
-            else:
-                number = answer.number
-                text = f"event: {'leader' if answer.status == 200 else 'unknown'}\n"
-                text += f"data: {answer.body}\n\n"
+            sent = number
             try:
                 self.wfile.write(text.encode())
             except OSError:  # the reader has gone

@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 import holdfast as library
+from holdfast.cli.http import Handler, Server
 
 from .processes import PATIENCE, Holdfast, eventually, finish, gone, line_of
 
@@ -223,6 +226,30 @@ class TestHttp:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(children[0]), signal.SIGKILL)  # it was started before the first term
         assert (finish(process)[0], gone(pid)) == (69, True)
+
+    def test_a_reader_that_resets_its_connection(self, holdfast: Holdfast) -> None:
+        """As the health checks of some load balancers do: nothing is printed."""
+        with library.Client(holdfast.url) as client, client.lock("boss"):
+            process = holdfast.start("elect", "boss", "--http", "127.0.0.1:0", "-c", SHOW)
+            address = line_of(process.stderr).split()[3]
+            port = int(address.rpartition(":")[2].rstrip("/"))
+            for request in (b"", b"GET / HT", b"GET / HTTP/1.1\r\n\r\n"):
+                with socket.create_connection(("127.0.0.1", port)) as reader:
+                    reader.sendall(request)
+                    reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            eventually(lambda: self.is_known(address))
+            process.send_signal(signal.SIGTERM)
+            assert "Traceback" not in finish(process)[2]
+
+    def test_a_reader_that_sends_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It does not keep its thread for ever."""
+        assert Handler.timeout is not None
+        monkeypatch.setattr(Handler, "timeout", 0.1)
+        with Server(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with socket.create_connection(server.server_address[:2]) as reader:
+                assert reader.recv(1) == b""
+            server.shutdown()
 
     def until(self, stream: Any, term: int) -> Any:
         """Read events up to the one with this term."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -77,6 +78,8 @@ class Handler(BaseHTTPRequestHandler):
 
     board: Board
     protocol_version = "HTTP/1.1"
+    timeout = 60.0
+    """Seconds that a reader may take to send a request, or to receive an answer."""
 
     def do_GET(self) -> None:
         """`/` or `/events`."""
@@ -111,13 +114,21 @@ class Handler(BaseHTTPRequestHandler):
             if number == sent:
                 text = ": still here\n\n"
             sent = number
-            try:
-                self.wfile.write(text.encode())
-            except OSError:  # the reader has gone
-                return
+            self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
         """Print nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each in a thread of its own."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print what was raised, unless it is that the reader has gone."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def listen(address: str) -> socket.socket:
@@ -140,10 +151,9 @@ def serve(listener: socket.socket, request: Request, output: Output) -> int:
     board = Board(request.name)
     handler = type("BoundHandler", (Handler,), {"board": board})
     host, port = listener.getsockname()[:2]
-    server = ThreadingHTTPServer((host, port), handler, bind_and_activate=False)
+    server = Server((host, port), handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listener
-    server.daemon_threads = True
     with open_client(request.url, output) as client:
         threading.Thread(target=observe, args=(client, request.name, board), daemon=True).start()
         shown = f"[{host}]" if ":" in host else host

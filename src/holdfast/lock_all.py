@@ -227,11 +227,14 @@ class BaseLockAll(Generic[D]):
         specs: Iterable[LockSpec],
         timeout: float | None,
         client: object,
+        cancel_on_loss: bool = False,
     ) -> None:
+        """`cancel_on_loss`: only for asyncio."""
         self._driver = driver
         self._specs = tuple(specs)
         self._timeout = timeout
         self._client = client
+        self._cancel_on_loss = cancel_on_loss
         self._blocks: Blocks[Any] = Blocks()
 
     @property
@@ -325,17 +328,6 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver]):
     >>> asyncio.run(main())
     ('account:1', 'account:2')
     """
-
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        specs: Iterable[LockSpec],
-        timeout: float | None,
-        client: object,
-        cancel_on_loss: bool,
-    ) -> None:
-        super().__init__(driver, specs, timeout, client)
-        self._cancel_on_loss = cancel_on_loss
 
     async def acquire(
         self, blocking: bool = True, timeout: float | None = OWN

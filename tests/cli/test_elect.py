@@ -247,7 +247,7 @@ class TestHttp:
         monkeypatch.setattr(Handler, "timeout", 0.1)
         with Server(("127.0.0.1", 0), Handler) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            with socket.create_connection(server.server_address[:2]) as reader:
+            with socket.create_connection(("127.0.0.1", server.server_port)) as reader:
                 assert reader.recv(1) == b""
             server.shutdown()
 

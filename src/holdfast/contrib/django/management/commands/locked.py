@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from holdfast.client import Client
 from holdfast.contrib.django import settings
-from holdfast.engines import default_url
 
 PASSED_ON = ("timeout", "ttl", "min-hold", "max-hold")
 
@@ -59,7 +59,7 @@ def _environment() -> dict[str, str]:
     """The URL with its options: not as an argument, which every user of the host can read."""
     url, options = settings()
     if url is None:
-        url = os.environ.get("HOLDFAST_URL") or default_url()
+        url = os.environ.get("HOLDFAST_URL") or Client().url  # the file of this user
     place, _, query = url.partition("?")
     texts = dict(parse_qsl(query, keep_blank_values=True))
     for name, value in options.items():

@@ -381,8 +381,9 @@ function listen() {
     receive(data.rows, data.gone, data.at);
     live = true;
     state("live", "live");
+    const before = $("holders").dataset.ids;
     refresh();
-    if (open && (data.gone.includes(open) || data.rows.some((row) => row.id === open))) loadHistory();
+    if (open && $("holders").dataset.ids !== before) loadHistory();
   });
   on("nodes", (data) => { servers = data; if (!open) { showNodes(); paint(); } });
   on("failure", (data) => state(data.error, "bad"));

@@ -214,6 +214,12 @@ def test_several_names(holdfast: Holdfast) -> None:
         assert list(client.leases()) == []
 
 
+def test_the_fences_of_a_run_inside_of_another_are_its_own(holdfast: Holdfast) -> None:
+    inner = f"{sys.executable} -m holdfast.cli run c -c 'echo $HOLDFAST_FENCES'"
+    done = holdfast.run("run", "b", "--also", "a", "-c", inner)
+    assert list(json.loads(done.stdout)) == ["c"]
+
+
 def test_a_loss_of_one_of_several_stops_the_command(holdfast: Holdfast) -> None:
     process = holdfast.start("run", "--ttl", "2", "b", "--also", "a", "-c", f"{SHOW}; sleep 600")
     line_of(process.stdout)

@@ -216,12 +216,12 @@ class _Run:
 
     def _environment(self, lease: Held) -> dict[str, str]:
         fences = self._fences(lease)
-        found = {
+        return {
             "HOLDFAST_NAME": self.request.name,
             "HOLDFAST_HOLDER": getattr(lease, "holder", ""),
             "HOLDFAST_FENCE": str(fences[self.request.name]),
+            "HOLDFAST_FENCES": json.dumps(fences),
         }
-        return found | ({"HOLDFAST_FENCES": json.dumps(fences)} if self.request.also else {})
 
     def _keep(self, lease: Held, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""

@@ -116,7 +116,7 @@ The command finds in its environment:
   HOLDFAST_NAME    the lock's name
   HOLDFAST_HOLDER  the holder id of this lease
   HOLDFAST_FENCE   the fencing token: pass it on with every write
-  HOLDFAST_FENCES  with --also: the fences of all names, as JSON
+  HOLDFAST_FENCES  the fences of all names (see --also), as JSON
 HOLDFAST_URL is left as it is.
 """
 

@@ -20,12 +20,15 @@ from holdfast import Client
 from holdfast.contrib.otel import Telemetry
 from holdfast.contrib.prometheus import Metrics
 from holdfast.events import (
+    Acquired,
     Event,
     EventsDropped,
+    Lost,
     NodeConnected,
     NodeFailed,
     NodeQuarantined,
     NodeRecovered,
+    Requested,
 )
 from holdfast.virtual_time import VirtualTime
 
@@ -49,6 +52,16 @@ def live(hook: Any, seen_while_waiting: Any = lambda: None) -> None:
         with client.lock(HOSTILE):
             client._driver.hooks.wait(30)
             seen_while_waiting()
+
+
+DROPPED: list[Event] = [
+    Requested("job", "ann", 1, None),
+    Acquired("job", "ann", 1, 1, 0.1),
+    Requested("job", "ben", 1, None),
+    EventsDropped(2),  # that one has given up, and the other has released it
+]
+LATE = Lost("job", "ann", 1, "it was not renewed in time", 30.0)
+"""Or it was not among them: it is not counted twice."""
 
 
 class TestPrometheus:
@@ -76,6 +89,13 @@ class TestPrometheus:
         assert registry.get_sample_value("holdfast_lost_total", {"lock": "lost"}) == 1
         assert registry.get_sample_value("holdfast_held", {"lock": HOSTILE}) == 0
         assert rb'lock="a\"b\nc{d}"' in generate_latest(registry)
+
+    def test_what_was_dropped_is_not_counted_for_ever(self, registry: CollectorRegistry) -> None:
+        hook = Metrics(registry)
+        for event in [*DROPPED, LATE]:
+            hook(event)
+        assert registry.get_sample_value("holdfast_held") == 0
+        assert registry.get_sample_value("holdfast_waiting") == 0
 
     def test_nodes(self, registry: CollectorRegistry) -> None:
         hook = Metrics(registry)
@@ -175,6 +195,16 @@ class TestOpenTelemetry:
         ]
         assert sorted(outcomes) == ["acquired", "acquired", "acquired", "timeout"]
         assert sum(point.count for point in collected.points("holdfast.renewal.margin")) == 2
+
+    def test_what_was_dropped_is_not_counted_for_ever(self, collected: Collected) -> None:
+        hook = collected.hook()
+        for event in DROPPED:
+            hook(event)
+        assert len(collected.spans("hold job")) == 1
+        assert len(collected.spans("acquire job")) == 2
+        hook(LATE)
+        assert [point.value for point in collected.points("holdfast.held")] == [0]
+        assert [point.value for point in collected.points("holdfast.waiting")] == [0]
 
     def test_nodes(self, collected: Collected) -> None:
         hook = collected.hook()

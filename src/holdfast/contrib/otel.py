@@ -10,8 +10,10 @@ A trace has two spans for each lock, below the span that was current when it was
 error.
 """
 
+from collections.abc import Mapping
+
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import Histogram, MeterProvider
+from opentelemetry.metrics import Histogram, MeterProvider, UpDownCounter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
 from holdfast import events
@@ -62,8 +64,9 @@ class Telemetry:
         self._quorum = meter.create_gauge(
             "holdfast.quorum.margin", "{node}", "How many more nodes of the quorum may fail."
         )
-        self._spans: dict[str, Span] = {}
-        """For each request that has no outcome yet, and for each lease."""
+        self._open: dict[str, tuple[Span, UpDownCounter, dict[str, str]]] = {}
+        """For each request that has no outcome yet, and each lease: its span, and what it is
+        counted in."""
 
     def __call__(self, event: events.Event) -> None:
         """Record an event."""
@@ -77,24 +80,25 @@ class Telemetry:
                 self._up.set(up, {"server.address": event.node})
                 if event.margin is not None:
                     self._quorum.set(event.margin)
+            case events.EventsDropped():
+                for request in [*self._open]:  # their ends may have been among them
+                    self._end(request, event)
 
     def _record(self, event: events.LockEvent, lock: dict[str, str]) -> None:
         match event:
             case events.Requested(shares=shares):
-                self._begin("acquire", event, {"holdfast.lock.shares": shares})
-                self._waiting.add(1, lock)
+                about = {"holdfast.lock.shares": shares}
+                self._begin("acquire", event, self._waiting, lock, about)
             case events.Waiting(remaining=remaining):
                 self._note(event, "waiting", {"holdfast.holder.remaining": remaining})
             case events.Acquired(waited=waited, fence=fence):
                 self._wait.record(waited, {"holdfast.outcome": "acquired", **lock})
-                if self._end(event, {"holdfast.fence": fence}):
-                    self._waiting.add(-1, lock)
-                self._begin("hold", event, {"holdfast.fence": fence})
-                self._held.add(1, lock)
+                about = {"holdfast.fence": fence}
+                self._end(event.request, event, about)
+                self._begin("hold", event, self._held, lock, about)
             case events.NotAcquired(waited=waited, why=why):
                 self._wait.record(waited, {"holdfast.outcome": why, **lock})
-                if self._end(event, {"holdfast.outcome": why}):
-                    self._waiting.add(-1, lock)
+                self._end(event.request, event, {"holdfast.outcome": why})
             case events.Renewed(margin=margin):
                 self._margin.record(margin, lock)
             case events.RenewalFailed(why=why):
@@ -105,32 +109,43 @@ class Telemetry:
                 if isinstance(event, events.Lost):
                     self._lost.add(1, lock)
                     self._note(event, "lost", {"holdfast.why": event.why})
-                if self._end(event, {}):
-                    self._held.add(-1, lock)
+                self._end(event.request, event)
 
-    def _begin(self, name: str, event: events.LockEvent, attributes: dict[str, int]) -> None:
-        self._spans[event.request] = self._tracer.start_span(
+    def _begin(
+        self,
+        name: str,
+        event: events.LockEvent,
+        counter: UpDownCounter,
+        lock: dict[str, str],
+        attributes: dict[str, int],
+    ) -> None:
+        span = self._tracer.start_span(
             f"{name} {event.name}",
             kind=SpanKind.CLIENT if name == "acquire" else SpanKind.INTERNAL,
             attributes={"holdfast.lock.name": event.name, **attributes},
             start_time=_nanoseconds(event),
         )
+        self._open[event.request] = span, counter, lock
+        counter.add(1, lock)
 
     def _note(self, event: events.LockEvent, name: str, attributes: dict[str, str | float]) -> None:
-        span = self._spans.get(event.request)
-        if span is not None:
-            span.add_event(name, dict(attributes), _nanoseconds(event))
+        found = self._open.get(event.request)
+        if found is not None:
+            found[0].add_event(name, dict(attributes), _nanoseconds(event))
 
-    def _end(self, event: events.LockEvent, attributes: dict[str, str | int]) -> bool:
-        """End its span; False if there is none."""
-        span = self._spans.pop(event.request, None)
-        if span is None:
-            return False
-        span.set_attributes(dict(attributes))
+    def _end(
+        self, request: str, event: events.Event, attributes: Mapping[str, str | int] | None = None
+    ) -> None:
+        """End its span, if there is one, and count it no more."""
+        found = self._open.pop(request, None)
+        if found is None:
+            return
+        span, counter, lock = found
+        counter.add(-1, lock)
+        span.set_attributes({**(attributes or {})})
         if isinstance(event, events.Lost):
             span.set_status(Status(StatusCode.ERROR, event.why))
         span.end(_nanoseconds(event))
-        return True
 
 
 def _nanoseconds(event: events.Event) -> int:

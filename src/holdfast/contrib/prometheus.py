@@ -13,6 +13,7 @@
 One `Metrics` can be the hook of several clients. It cannot be made twice for one registry.
 """
 
+from contextlib import suppress
 from math import nan
 from typing import TypeVar
 
@@ -91,6 +92,9 @@ class Metrics:
                 self._voteless.labels(node).inc()
             case events.EventsDropped(count=count):
                 self._dropped.inc(count)
+                with suppress(KeyError):  # the ends of these may have been among them
+                    while True:
+                        self._open.popitem()[1].dec()
 
     def _measure(self, event: events.LockEvent, lock: dict[str, str]) -> None:
         match event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -197,6 +198,15 @@ def test_several_at_once(holdfast: Holdfast, option: list[str]) -> None:
     third = holdfast.run("run", "-n", *option, "job", "true")
     assert third.returncode == (0 if option == ["--shared"] else 75)
     assert [finish(each)[0] for each in (first, second)] == [0, 0]
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 3", 3), ("kill -TERM $$", -15)])
+def test_without_standard_streams(holdfast: Holdfast, end: str, code: int) -> None:
+    """As some supervisors start it. No other file may take the place of one of them."""
+    program = f"{sys.executable} -m holdfast.cli run job -c '{end}'"
+    environment = {**os.environ, "HOLDFAST_URL": holdfast.url}
+    closed = ["/bin/sh", "-c", f"exec {program} <&- >&- 2>&-"]
+    assert subprocess.run(closed, env=environment).returncode == code
 
 
 def test_several_names(holdfast: Holdfast) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
@@ -90,4 +92,7 @@ def holdfast() -> None:
 
 def main() -> NoReturn:
     """Run the program and exit."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it is closed, and no other file may take its number
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the end
     exits.leave(exits.code_of(lambda: holdfast.main(prog_name="holdfast", standalone_mode=False)))

@@ -1468,6 +1468,20 @@ PLANTED = [
         ELECT,
     ),
     Mutant(
+        "cli: a window that changes its size ends an election",
+        "cli/elect.py",
+        "self.heeded & ENDING",
+        "self.heeded",
+        "tests/cli/test_elect.py -k ends_no_process",
+    ),
+    Mutant(
+        "metrics: what was dropped is counted forever",
+        "contrib/prometheus.py",
+        "self._open.popitem()[1].dec()",
+        "self._open.popitem()",
+        "tests/contrib/test_metrics.py -k dropped",
+    ),
+    Mutant(
         "cli: run --slots takes the whole lock",
         "cli/hold.py",
         "            elif request.slots != 1:\n",

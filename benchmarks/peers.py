@@ -48,7 +48,9 @@ class BareSql:
 
     def _run(self, text: Text, key: str) -> None:
         now = ceil(clock() * MICROSECONDS)
-        _, values = text(key=key, holder="bare", ttl=TTL * MICROSECONDS, now=now, boot=self.boot)
+        _, values = text(
+            key=key, holder="bare", shares=1, ttl=TTL * MICROSECONDS, now=now, boot=self.boot
+        )
         cursor = self.connection.execute(text.sql, values)
         assert cursor.fetchall() or cursor.rowcount == 1
 
@@ -57,14 +59,16 @@ class BareSql:
         ttl = TTL * MICROSECONDS
         # Plain tuples below: to put values into their places is not the database's work.
         taking, giving = statements.DIALECT.acquire, statements.DIALECT.release
-        assert taking.names == ("key", "holder", "ttl", "now", "ttl", "boot", "now")
+        assert taking.names == ("key", "holder", "shares", "ttl", "now", "ttl", "boot", "now")
         assert giving.names == ("now", "boot", "key", "holder")
         acquire, release = taking.sql, giving.sql
 
         def acquire_and_release() -> None:
             holder = new_holder()  # as every holder needs one
             now = ceil(clock() * MICROSECONDS)
-            ((_fence, *_),) = execute(acquire, (key, holder, ttl, now, ttl, boot, now)).fetchall()
+            ((_fence, *_),) = execute(
+                acquire, (key, holder, 1, ttl, now, ttl, boot, now)
+            ).fetchall()
             now = ceil(clock() * MICROSECONDS)
             assert execute(release, (now, boot, key, holder)).rowcount == 1
 

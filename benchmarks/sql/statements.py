@@ -47,7 +47,12 @@ def _lease(dialect: Dialect) -> Statements:
         deadline = round((time.time() + TTL) * MICROSECONDS)
         ttl = round(TTL * MICROSECONDS)
         return acquire, dialect.acquire(
-            key=KEY, holder=holder, ttl=ttl, deadline=deadline, lock_wait=LONGEST_LOCK_WAIT
+            key=KEY,
+            holder=holder,
+            shares=1,
+            ttl=ttl,
+            deadline=deadline,
+            lock_wait=LONGEST_LOCK_WAIT,
         )[1]
 
     return Statements(taking, lambda holder: (release, dialect.release(key=KEY, holder=holder)[1]))

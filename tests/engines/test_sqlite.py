@@ -249,7 +249,7 @@ class TestShares:
         assert say(store, Extend("job", "a", 30.0)) == DONE
         assert say(store, Release("job", "a")) == DONE
         assert len(sent) == 3
-        assert not store._waiters.sharing
+        assert not store._waiters.members
 
     def test_one_that_was_refused_a_share_and_does_not_wait_is_forgotten(self, host: Host) -> None:
         """It is not released, since it has nothing."""
@@ -257,7 +257,7 @@ class TestShares:
         say(store, Acquire("job", "a", 30.0))
         for number in range(3):
             assert isinstance(say(store, Acquire("job", f"b{number}", 30.0, shares=0)), Held)
-        assert not store._waiters.sharing
+        assert not store._waiters.members
 
     def test_one_that_had_it_alone_in_an_earlier_boot(self, host: Host) -> None:
         old = host.client()

@@ -1,11 +1,10 @@
-"""Locks that several hold at once, over a clock that the test turns: any requests, in any order,
-also of clients that know of no shares. PostgreSQL is the simulator's here."""
+"""Locks that several hold at once, over a clock that the test turns: any requests, in any order.
+PostgreSQL is the simulator's here."""
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 
@@ -39,8 +38,7 @@ from holdfast.engines.sql.dialect import (
     Text,
 )
 from holdfast.engines.sql.mysql import commands as mysql
-from holdfast.engines.sql.postgres.commands import NOW
-from holdfast.engines.sql.shares import MARKER, State
+from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sqlite
 from holdfast.engines.sql.sqlite.connection import rows_of
 from holdfast.engines.sql.waiters import Waiters
@@ -58,55 +56,21 @@ class Listening(Waiters):
         return "somewhere", 1
 
 
-class BeforeShares(Commands):
-    """A client of the time when there were no shares."""
-
-    def _extend_members(self, requests: Sequence[Extend]) -> Steps[set[str]]:
-        yield from ()
-        return set()
-
-    def _arrange(
-        self,
-        key: str,
-        asker: str = "",
-        first: tuple[Statement, ...] = (),
-        *,
-        me: str | None = None,
-        again: bool = True,
-        **_: Any,
-    ) -> Steps[tuple[Results, State]]:
-        sql = self._sql
-        known = tuple(each for each in first if each[0] is not sql.shared.remove)
-        values = {"key": key, "holder": asker, "me": me, "again": again}
-        results = yield (
-            *self._statements(*self._lock, **values),
-            *known,
-            *self._statements(sql.bury, sql.settle, sql.heads, sql.drop, sql.look, **values),
-        )
-        answers = results[len(self._lock) :][: len(known)]
-        return answers + [[]] * (len(first) - len(known)), State.of(results[-1][0])
-
-
 class Base:
     """A database with a clock that is turned, and clients of it."""
 
     dialect: Dialect
-    before: dict[str, Any]
-    """Statements as they were before there were shares."""
     close: Callable[[], None]
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.between: Callable[[], None] = lambda: None
         """Called after each transaction of a request."""
-        self.clients = [self.client(self.dialect, listens) for listens in (True, True, False)]
-        self.old = self.client(replace(self.dialect, **self.before), kind=BeforeShares)
+        self.clients = [self.client(listens) for listens in (True, True, False)]
 
-    def client(
-        self, dialect: Dialect, listens: bool = False, kind: type[Commands] = Commands
-    ) -> Commands:
+    def client(self, listens: bool = False) -> Commands:
         waiters = (Listening if listens else Waiters)(lambda: self.now, lambda _: None)
-        return kind("here", dialect, self.clock(), waiters)
+        return Commands("here", self.dialect, self.clock(), waiters)
 
     def clock(self) -> Any:
         raise NotImplementedError
@@ -138,39 +102,6 @@ class Base:
 
 class Sqlite(Base):
     dialect = sqlite.DIALECT
-    before = {  # noqa: RUF012 - it is not changed
-        "settle": Text(
-            """
-            UPDATE holdfast_leases SET
-                holder = coalesce((
-                    SELECT holder FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1
-                ), :me),
-                offered = :me IS NOT NULL
-                    OR EXISTS (SELECT 1 FROM holdfast_waiters WHERE name = :key),
-                ttl = :offer,
-                expires = :now + :offer,
-                boot = :boot,
-                queued = EXISTS (
-                    SELECT 1 FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
-                )
-            WHERE name = :key AND (holder IS NULL OR boot = :boot AND expires <= :now)
-            """,
-            "qmark",
-        ),
-        "join": Text(
-            """
-            INSERT INTO holdfast_waiters (holder, name, place, listener, alive_until)
-            SELECT :holder, :key,
-                   CASE WHEN :place > 0 THEN :place ELSE max(:now, coalesce(
-                       (SELECT max(place) + 1 FROM holdfast_waiters WHERE name = :key), 0)) END,
-                   :listener, :now + :life
-            WHERE true
-            ON CONFLICT (holder) DO UPDATE
-            SET listener = excluded.listener, alive_until = excluded.alive_until
-            """,
-            "qmark",
-        ),
-    }
 
     def __init__(self) -> None:
         self._file = sqlite3.connect(":memory:", isolation_level=None)
@@ -188,39 +119,6 @@ class Sqlite(Base):
 
 class Postgres(Base):
     dialect = STATEMENTS.dialect
-    before = {  # noqa: RUF012 - it is not changed
-        "settle": Text(
-            f"""
-            UPDATE {LEASES} SET
-                holder = next.holder,
-                offered = next.holder IS NOT NULL,
-                ttl = CAST(:offer AS bigint),
-                expires = {NOW} + CASE WHEN next.holder IS NULL THEN 0 ELSE :offer END,
-                queued = EXISTS (
-                    SELECT 1 FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
-                )
-            FROM (SELECT coalesce(
-                (SELECT holder FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1),
-                CAST(:me AS bytea)
-            ) AS holder) AS next
-            WHERE name = :key AND ({LEASES}.holder IS NULL OR expires <= {NOW})
-            """,
-            "numeric_dollar",
-        ),
-        "join": Text(
-            f"""
-            INSERT INTO {LEASES}_waiters (holder, name, place, listener, pid, alive_until)
-            SELECT CAST(:holder AS bytea), CAST(:key AS bytea),
-                   CASE WHEN CAST(:place AS bigint) > 0 THEN :place
-                        ELSE greatest({NOW}, coalesce(max(place) + 1, 0)) END,
-                   CAST(:listener AS text), CAST(:pid AS integer), {NOW} + CAST(:life AS bigint)
-            FROM {LEASES}_waiters WHERE name = :key
-            ON CONFLICT (holder) DO UPDATE
-            SET listener = excluded.listener, pid = excluded.pid, alive_until = excluded.alive_until
-            """,
-            "numeric_dollar",
-        ),
-    }
 
     def __init__(self) -> None:
         self._data = Database(
@@ -290,9 +188,8 @@ class Crowd:
         match self.chance.randrange(8):
             case 0 | 1 | 2:
                 self.count += 1
-                is_old = self.chance.random() < 0.2
-                shares = 1 if is_old else self.chance.choice((0, 0, 1, 2, 3))
-                client = self.base.old if is_old else self.chance.choice(self.base.clients)
+                shares = self.chance.choice((0, 0, 1, 1, 2, 3))
+                client = self.chance.choice(self.base.clients)
                 ttl = self.chance.choice((0.3, 1.0, 5.0))
                 self.ask(f"h{self.count}", shares, client, ttl, queue=self.chance.random() < 0.7)
             case 3 | 4 if holder := self.any_of(self.asked):
@@ -424,17 +321,6 @@ def test_readers_behind_a_writer_that_gave_up_join_the_one_before_it(base: Base)
     assert members(base) == ["ann", "cleo"]
 
 
-def test_an_old_client_takes_over_what_one_had_alone(base: Base) -> None:
-    first = fence(base.ask(Acquire(KEY, "ann", 1.0, shares=0)))
-    assert isinstance(base.ask(Acquire(KEY, "old", 5.0), base.old), Held)
-    base.now += 1.1
-    second = fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
-    assert second > first
-    assert isinstance(base.ask(Acquire(KEY, "ben", 5.0, shares=0), base.clients[1]), Held)
-    assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE
-    assert members(base) == ["old"]
-
-
 def test_one_that_asks_again_gets_its_time_also_if_the_servers_clock_was_set() -> None:
     """What was sent is too late by that clock, and does nothing."""
     base = Postgres()
@@ -490,7 +376,7 @@ def test_waiters_that_come_back_after_the_clock_was_set_back_have_places_of_thei
     base._data = Database(
         lambda: round((base.now + skew) * MICROSECONDS), lambda *_: None, lambda _: True
     )
-    x, f, w, r = (base.client(base.dialect) for _ in range(4))
+    x, f, w, r = (base.client() for _ in range(4))
 
     def queue(holder: str, client: Commands, shares: int = 1) -> Answer:
         return base.ask(Acquire(KEY, holder, 5.0, queue=True, shares=shares), client)
@@ -536,33 +422,23 @@ def test_many_members_are_extended_in_one_transaction(base: Base) -> None:
     assert base.ask(Extend(requests[0].key, requests[0].holder, 1.0), ann) is DONE
 
 
-def test_a_client_that_knows_of_no_shares_is_kept_out(base: Base) -> None:
+def test_a_client_is_kept_out_until_the_shares_have_expired(base: Base) -> None:
+    """It finds what is left of them when it takes the whole lock."""
     first = fence(base.ask(Acquire(KEY, "ann", 5.0, shares=0)))
     fence(base.ask(Acquire(KEY, "ben", 1.0, shares=0), base.clients[1]))
-    for holder in ("old", "ann", MARKER + "!"):
-        assert isinstance(base.ask(Acquire(KEY, holder, 5.0), base.old), Held)
-        assert base.ask(Extend(KEY, holder, 5.0), base.old) is not DONE
-        assert base.ask(Release(KEY, holder), base.old) is not DONE
+    for holder in ("dora", MARKER + "!"):
+        assert isinstance(base.ask(Acquire(KEY, holder, 5.0), base.clients[2]), Held)
+        assert base.ask(Extend(KEY, holder, 5.0), base.clients[2]) is not DONE
+        assert base.ask(Release(KEY, holder), base.clients[2]) is not DONE
     assert members(base) == ["ann", "ben"]
     base.now += 5.1
-    greater = fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
+    greater = fence(base.ask(Acquire(KEY, "dora", 5.0), base.clients[2]))
     assert greater > first
     assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE
-    assert base.ask(Release(KEY, "old"), base.old) is DONE
+    assert base.ask(Release(KEY, "dora"), base.clients[2]) is DONE
     assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE, "a row that was left behind"
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, shares=2))) > greater
     assert members(base) == ["cleo"]
-
-
-def test_a_client_that_knows_of_no_shares_offers_one_the_whole_lock(base: Base) -> None:
-    fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
-    assert isinstance(base.ask(Acquire(KEY, "ann", 5.0, queue=True, shares=2)), Held)
-    assert isinstance(base.ask(Acquire(KEY, "ben", 5.0, queue=True, shares=2)), Held)
-    base.ask(Release(KEY, "old"), base.old)
-    together = {fence(base.ask(Acquire(KEY, "ann", 5.0, queue=True, shares=2)))}
-    together.add(fence(base.ask(Acquire(KEY, "ben", 5.0, queue=True, shares=2))))
-    assert len(together) == 1
-    assert members(base) == ["ann", "ben"]
 
 
 @pytest.mark.parametrize("shares", [0, 3, 1])
@@ -571,10 +447,10 @@ def test_a_client_that_forgot_its_place_takes_what_it_is_offered(
     base: Base, shares: int, client: int
 ) -> None:
     """The reply to its join was lost. (Another client stands for it, which knows of no place.)"""
-    fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
+    fence(base.ask(Acquire(KEY, "ben", 5.0)))
     request = Acquire(KEY, "ann", 5.0, queue=True, shares=shares)
     assert isinstance(base.ask(request), Held)
-    base.ask(Release(KEY, "old"), base.old)
+    base.ask(Release(KEY, "ben"))
     fence(base.ask(request, base.clients[client]))
 
 

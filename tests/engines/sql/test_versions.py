@@ -70,13 +70,6 @@ def make_first_release(database: Database, kind: str) -> None:
             database.query(sql)
 
 
-def remove_shares(database: Database) -> None:
-    """As version 2 had the tables."""
-    database.query("DROP TABLE holdfast_leases_members")
-    database.query("ALTER TABLE holdfast_leases_waiters DROP COLUMN shares")
-    database.query("UPDATE holdfast_leases_version SET version = 2")
-
-
 @pytest.fixture
 def first_release(database: Database, kind: str) -> Database:
     database.query(f"DROP TABLE IF EXISTS {TABLES}")
@@ -122,7 +115,7 @@ def test_a_newer_version_is_refused(database: Database) -> None:
     [why] = ben.refused().values()
     assert "version 99" in why
     assert "upgrade" in why
-    database.query("UPDATE holdfast_leases_version SET version = 3")
+    database.query("UPDATE holdfast_leases_version SET version = 4")
     assert ben.tries()
     ann.close()
     ben.close()
@@ -200,6 +193,9 @@ def test_a_file_of_the_first_release(tmp_path: Path) -> None:
         assert client.lock("held").acquire(blocking=False) is None
         with client.lock("free") as lease:
             assert lease.fence > 41
+        assert client.rwlock("held").read.acquire(blocking=False) is None
+        with client.semaphore("free", 2), client.semaphore("free", 2):
+            assert client.lock("free").acquire(blocking=False) is None
         assert client.cell("stock").get().version == 7
     with (
         closing(sqlite3.connect(path)) as file,
@@ -207,45 +203,14 @@ def test_a_file_of_the_first_release(tmp_path: Path) -> None:
     ):
         file.execute("UPDATE holdfast_leases SET ends = 1")  # a client of the first release
     with closing(sqlite3.connect(path)) as file, file:
-        file.execute("UPDATE holdfast_file SET version = 4")
-    with Client(f"sqlite://{path}") as client, pytest.raises(EngineUnavailable, match="format 4"):
+        file.execute("UPDATE holdfast_file SET version = 5")
+    with Client(f"sqlite://{path}") as client, pytest.raises(EngineUnavailable, match="format 5"):
         client.lock("free").acquire(blocking=False)
 
 
-def test_a_file_without_shares(tmp_path: Path) -> None:
-    path = tmp_path / "locks.db"
-    with Client(f"sqlite://{path}") as client:
-        lease = client.lock("held", ttl=60).acquire()
-    with closing(sqlite3.connect(path)) as file, file:  # as version 2 had it
-        file.execute("DROP TABLE holdfast_members")
-        file.execute("ALTER TABLE holdfast_waiters DROP COLUMN shares")
-        file.execute("UPDATE holdfast_file SET version = 2")
-        file.execute("UPDATE holdfast_leases SET holder = 'old', expires = 9e15")
-    with Client(f"sqlite://{path}") as client:
-        assert client.rwlock("held").read.acquire(blocking=False) is None
-        with client.semaphore("other", 2), client.semaphore("other", 2):
-            assert client.lock("other").acquire(blocking=False) is None
-    assert lease
-
-
 @slow
 @BOTH
-def test_tables_without_shares(database: Database) -> None:
-    ann = Party("sync", database.url)
-    lease = ann.takes("held")
-    remove_shares(database)
-    ben = Party("sync", database.url)
-    assert ben(ben.client.rwlock("held").read.acquire, blocking=False) is None
-    shares = [ben(ben.client.semaphore("other", 2).acquire, blocking=False) for _ in range(3)]
-    assert [bool(share) for share in shares] == [True, True, False]
-    ann(lease.release)
-    ann.close()
-    ben.close()
-
-
-@slow
-@BOTH
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1])
 def test_the_printed_statements_bring_tables_up_to_date(
     database: Database, kind: str, version: int
 ) -> None:
@@ -253,11 +218,6 @@ def test_the_printed_statements_bring_tables_up_to_date(
     database.query(f"DROP TABLE IF EXISTS {TABLES}")
     if version == 1:
         make_first_release(database, kind)
-    elif version == 2:
-        ann = Party("sync", database.url)
-        ann(ann.takes("free").release)
-        ann.close()
-        remove_shares(database)
     printed = schema.ddl(database.url)
     for sql in [printed] if kind == "postgres" else printed.split(";"):
         if sql.strip():

@@ -2,7 +2,7 @@
 
 Tables:
 
-    leases    name, holder (null: free), fence, ttl, expires, offered, queued
+    leases    name, holder (null: free), shares, fence, ttl, expires, offered, queued
     waiters   name, place, holder, shares, listener, alive_until
     members   name, holder, shares, ttl, expires, offered: see `holdfast.engines.sql.shares`
     cells     name, value, is_text, version
@@ -66,7 +66,7 @@ from holdfast.engines.sql.dialect import (
     Text,
     as_text,
 )
-from holdfast.engines.sql.shares import ALONE, MARKER, State, alone, read_holder
+from holdfast.engines.sql.shares import MARKER, State
 from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2
@@ -136,8 +136,6 @@ class Commands:
         """Take it. If that cannot be done, join the queue, and take it if it is our turn by now."""
         key, holder, waiters = request.key, request.holder, self._waiters
         is_shared, place = request.shares != 1, waiters.place(holder)
-        if is_shared:
-            waiters.sharing[holder] = alone(holder, request.shares)
         take = self._take_share if is_shared else self._take_whole
         listener, pid = waiters.listener() if request.queue else ("", 0)
         if request.queue and place and not listener:
@@ -172,7 +170,7 @@ class Commands:
         self, request: Acquire, until: float, *, is_offered: bool = False
     ) -> Steps[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
-        state = yield from self._take(request, until, request.holder, self._taking)
+        state = yield from self._take(request, until, self._taking)
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
@@ -187,18 +185,17 @@ class Commands:
         self, request: Acquire, until: float, *, is_offered: bool = False
     ) -> Steps[Answer | None]:
         """The same, for a share of the lock."""
-        sharing, holder = self._waiters.sharing, request.holder
         if not request.queue and not is_offered:
-            state = yield from self._take(request, until, sharing[holder], self._taking)
+            state = yield from self._take(request, until, self._taking)
             if isinstance(state, Failed):
                 return state
             if state.fence is not None:
                 return Granted(state.fence)
-        state = yield from self._take(request, until, holder, self._sharing)
+        state = yield from self._take(request, until, self._sharing)
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
-            sharing[holder] = ""
+            self._waiters.members.add(request.holder)
             if state.has_room and state.is_first_alike:
                 yield from self._arrange(request.key, shares=0)
             return Granted(state.fence)
@@ -206,11 +203,11 @@ class Commands:
         return Held(GUARDED, wakes=False) if state.is_member else None
 
     def _take(
-        self, request: Acquire, until: float, holder: str, texts: tuple[Text, ...]
+        self, request: Acquire, until: float, texts: tuple[Text, ...]
     ) -> Steps[State | Failed]:
-        """Take it by these statements, if it is free or has room and no queue, or is offered to us.
-        `holder`: in the row."""
-        key, sql = request.key, self._sql
+        """Take it by these statements, if it is free or has room and no queue, or is offered to
+        us."""
+        key, holder, sql = request.key, request.holder, self._sql
         for _ in range(2):
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
             results = yield self._statements(
@@ -234,10 +231,8 @@ class Commands:
         return Failed.at(self.node, "the server's clock was set during the request")
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
-        """The answer if another client has the lock. If the asker does not wait, nothing is left of
-        it to be released."""
+        """The answer if another client has the lock."""
         if not request.queue:
-            self._waiters.sharing.pop(request.holder, None)
             return Held(remaining, wakes=False)
         if listener:
             self._waiters.stop_polling(request.holder)
@@ -297,7 +292,7 @@ class Commands:
         of their names, so that no two wait for each other."""
         done: set[str] = set()
         by_name = sorted(requests, key=lambda request: request.key)
-        leases = [each for each in by_name if self._waiters.row_holder(each.holder)]
+        leases = [each for each in by_name if each.holder not in self._waiters.members]
         for first in range(0, len(leases), LEASES_AT_ONCE):
             done |= yield from self._extend_some(leases[first : first + LEASES_AT_ONCE])
         members = [each for each in by_name if each.holder not in done]
@@ -308,10 +303,10 @@ class Commands:
     def _extend_some(self, requests: Sequence[Extend]) -> Steps[set[str]]:
         """Gives the holders for which it was done. One statement does not tell which it found: if
         it has not found all, each has one of its own."""
-        row_holder, ttls = self._waiters.row_holder, {each.ttl for each in requests}
+        ttls = {each.ttl for each in requests}
         if self._sql.extend_many is not None and len(ttls) == 1 < len(requests):
             keys = [each.key for each in requests]
-            holders = [row_holder(each.holder) for each in requests]
+            holders = [each.holder for each in requests]
             [rows] = yield self._statements(
                 self._sql.extend_many, keys=keys, holders=holders, ttl=_micro(ttls.pop())
             )
@@ -321,7 +316,7 @@ class Commands:
             self._statements(
                 self._sql.extend,
                 key=each.key,
-                holder=row_holder(each.holder),
+                holder=each.holder,
                 ttl=_micro(each.ttl),
             )
             for each in requests
@@ -345,19 +340,17 @@ class Commands:
         length = len(self._prolonging)
         extended = results[self._prolonging.index(self._sql.shared.prolong) :: length]
         done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
-        for holder in done & self._waiters.sharing.keys():
-            self._waiters.sharing[holder] = ""
+        self._waiters.members |= done
         return done
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        row_holder = self._waiters.row_holder(holder)
-        if row_holder and not self._waiters.place(holder):  # else others may wait, too
-            [rows] = yield self._statements(self._sql.release, key=key, holder=row_holder)
+        if self._waiters.has_row(holder):  # else others may wait, too
+            [rows] = yield self._statements(self._sql.release, key=key, holder=holder)
             if rows:
                 return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
-        if row_holder == holder:
+        if holder not in self._waiters.members:
             (_, freed), state = yield from self._arrange(key, first=leave)
             if freed or not state.is_shared:
                 return DONE if freed else NOT_YOURS
@@ -478,8 +471,6 @@ def _seen(rows: list[Row]) -> Seen:
     (holder, remaining), *others = (
         (as_text(holder), max(0, remaining) / MICROSECONDS) for _, holder, _, remaining, *_ in rows
     )
-    if holder.startswith(ALONE):
-        holder, shares = read_holder(holder)
     return Seen(as_text(key), holder, fence, remaining, waiters, shares, tuple(others))
 
 
@@ -499,5 +490,4 @@ CONSTANTS = {
     # statement may have begun before the waiter was marked, and goes by the clock of its beginning.
     "life": _micro(2 * LONGEST_LIFE),
     "marker": MARKER,
-    "alone": ALONE,
 }

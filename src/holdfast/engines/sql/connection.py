@@ -55,7 +55,7 @@ class Connection(Protocol):
         ...
 
     def create(self, statements: Any, until: float) -> None:
-        """Make the tables, or bring those of earlier versions up to date. `statements`: those of
+        """Make the tables, or bring those of the first release up to date. `statements`: those of
         the dialect."""
         ...
 

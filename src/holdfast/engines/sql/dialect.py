@@ -12,8 +12,8 @@ MICROSECONDS = 1_000_000
 LEASES = "holdfast_leases"
 CELLS = "holdfast_cells"
 
-VERSION = 3
-"""Of a server's tables. Those of the first release have none, and count as 1; 2 had no shares."""
+VERSION = 4
+"""Of a server's tables. Those of the first release have none; others were never released."""
 
 _WORD = "[A-Za-z_][A-Za-z0-9_]{0,54}"
 """PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64, and `_waiters` is added."""
@@ -93,7 +93,7 @@ class SharedDialect:
     expire: Text
     """Deletes members whose time is over, and all if the lock is not shared."""
     unfold: Text
-    """Makes a member of one that has the lock alone, and would share it."""
+    """Makes a member of one that has the lock alone, and shares it."""
     mark: Text
     """Marks the row as shared then."""
     enter: Text
@@ -131,8 +131,8 @@ class Dialect:
     acquire: Text
     """Gives a state, or nothing."""
     look: Text
-    """Gives a state, and behind it `place`, the asker's in the queue or null, and `queued`. Of a
-    shared lock, `remaining` is that of the member whose lease ends first."""
+    """Gives a state, and behind it `shares` in the row, `place`, the asker's in the queue or null,
+    and `queued`. Of a shared lock, `remaining` is that of the member whose lease ends first."""
     extend: Text
     """Gives a row if done."""
     release: Text

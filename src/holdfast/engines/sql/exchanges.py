@@ -254,13 +254,11 @@ class Exchanges:
         yield from self._check(connection, until)
 
     def _check(self, connection: Connection, until: float) -> Steps[None]:
-        """Raise unless the tables are of our version: `MissingError` if they are not there, or of
-        an earlier one."""
+        """Raise unless the tables are of our version: `MissingError` if they are not there, or are
+        those of the first release."""
         [rows] = yield Run(connection, (self._read_version,), until)
         if not rows:
             raise MissingError("the table of versions is empty")
-        if rows[0][0] < VERSION:
-            raise MissingError(f"the tables are of version {rows[0][0]}")
         if rows[0][0] != VERSION:
             raise RefusedError(
                 f"the tables are of version {rows[0][0]}, and this version of holdfast knows "

@@ -1,15 +1,13 @@
 """Locks that several hold at once, semaphores and read locks: which statements, and in which order.
 
 A share of a lock that is free is taken, extended and released as an exclusive lock is, by one
-statement on the lease's row. The holder in it is then the text of `alone`, which has the shares.
+statement on the lease's row, which has the shares of its holder.
 
 Those that share a lock are rows of a table of their own: name, holder, shares, ttl, expires,
 offered. The lease's row stays the gate. Its holder is `MARKER` then. It expires with the last
 member, and is `offered` until a member has confirmed. Every transaction here locks that row first,
 and so do all that write members. It makes one that has the lock alone a member (`unfold`, `mark`),
 and ends by bringing the row up to date with the members (`tally`).
-
-Neither text is a holder id: clients that know of no shares see a lock of another's.
 
 What can happen:
 
@@ -26,8 +24,6 @@ What can happen:
 - A waiter died: it is skipped, as for an exclusive lock. One that dies after it was offered a share
   keeps that for the time of an offer.
 - The clock is set back: no member lasts longer than its ttl from now (`recount`).
-- A client that knows of no shares offers the lock to a waiter that wants a share: the row then
-  has that waiter's id. Its next request makes it the first member, and lets others in.
 - A transaction relies on the lease of the last exclusive holder: the fence cannot rise, and the
   asker has an offer meanwhile.
 """
@@ -38,28 +34,6 @@ from holdfast.engines.sql.dialect import MICROSECONDS, Row, as_text
 
 MARKER = "(shared)"
 """The holder in the row of a shared lock. Holder ids are longer."""
-
-ALONE = "(shared "
-"""How the holder in the row begins if one has it alone and would share it; see `alone`."""
-
-
-def alone(holder: str, shares: int) -> str:
-    """The holder in the row of a lock that one has alone, and would share.
-
-    >>> alone("ann", 3)
-    '(shared 0000000003)ann'
-    """
-    return f"{ALONE}{shares:010})" + holder
-
-
-def read_holder(text: str) -> tuple[str, int]:
-    """The holder id, and its shares, of such a holder.
-
-    >>> read_holder("(shared 0000000003)ann")
-    ('ann', 3)
-    """
-    shares, _, holder = text.removeprefix(ALONE).partition(")")
-    return holder, int(shares)
 
 
 @dataclass(slots=True)
@@ -73,6 +47,8 @@ class State:
     ttl: float
     owner: str
     """The holder in the row."""
+    shares: int = 1
+    """Those of the holder in the row, or of the members."""
     place: int = 0
     """The asker's, in the queue."""
     queued: bool = False
@@ -84,13 +60,14 @@ class State:
     def of(cls, row: Row) -> "State":
         """From a row of `acquire`, `verdict`, `look` or `peek`."""
         fence, now, remaining, ttl, owner, *rest = row
-        place, *facts = rest or (0,)
+        shares, place, *facts = rest or (1, 0)
         return cls(
             fence,
             now,
             max(0, remaining or 0) / MICROSECONDS,
             (ttl or 0) / MICROSECONDS,
             "" if owner is None else as_text(owner),
+            1 if shares is None else shares,
             place or 0,
             *map(bool, facts),
         )
@@ -102,8 +79,8 @@ class State:
 
     @property
     def is_shared(self) -> bool:
-        """Whether one has it alone and would share it, or several have it."""
-        return self.owner.startswith((MARKER, ALONE))
+        """Whether one has it alone and shares it, or several have it."""
+        return self.owner != "" and self.shares != 1
 
     @property
     def has_shares(self) -> bool:

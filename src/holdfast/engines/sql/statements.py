@@ -33,7 +33,6 @@ SLOTS = {
     # A new fence is no less than the clock: idle rows can be deleted, and a replica that missed the
     # last grants before it was promoted still gives greater ones.
     "next_fence": "{greatest}(fence + 1, {now})",
-    "shares_in_holder": "CAST(substr(holder, 9, 10) AS integer)",
     "any_member": "SELECT 1 FROM {members} AS m WHERE m.name = :key",
     "until_free": """
 CASE WHEN holder = :marker THEN (SELECT min({remaining}) FROM {members} WHERE name = :key)
@@ -69,8 +68,8 @@ SEEN = """
 SELECT seen.name, holder, fence, {least}({remaining}, ttl),
        (SELECT count(*) FROM {waiters} AS w WHERE w.name = seen.name AND {alive}), shares
 FROM (
-    SELECT l.name, coalesce(m.holder, l.holder) AS holder, l.fence, coalesce(m.ttl, l.ttl) AS ttl,
-           coalesce(m.expires, l.expires) AS expires{boot_seen}, coalesce(m.shares, 1) AS shares
+    SELECT l.name, coalesce(m.holder, l.holder) AS holder, l.fence, l.shares,
+           coalesce(m.ttl, l.ttl) AS ttl, coalesce(m.expires, l.expires) AS expires{boot_seen}
     FROM (
         SELECT * FROM {leases} WHERE holder IS NOT NULL AND {running} AND CONDITION
     ) AS l LEFT JOIN {members} AS m ON m.name = l.name AND l.holder = :marker
@@ -79,7 +78,7 @@ FROM (
 
 TEXTS = {
     "look": """
-SELECT NULL, {now}, {until_free}, ttl, holder,
+SELECT NULL, {now}, {until_free}, ttl, holder, shares,
        (SELECT place FROM {waiters} WHERE holder = :holder), queued
 FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
@@ -116,7 +115,8 @@ UPDATE {leases} SET
     ttl = coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer),
     expires = {now} + coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer){set_boot},
     queued = EXISTS (SELECT 1 {from_first_waiter} OFFSET 1),
-    holder = coalesce((SELECT holder {from_first_waiter}), :me)
+    holder = coalesce((SELECT holder {from_first_waiter}), :me),
+    shares = 1
 WHERE name = :key AND (holder IS NULL OR {expired})
   AND coalesce((SELECT shares {from_first_waiter}), 1) = 1
 """,
@@ -159,18 +159,18 @@ DELETE FROM {members} WHERE name = :key AND ({expired} OR NOT EXISTS (
 """,
     "unfold": """
 INSERT INTO {members} (name, holder, shares, ttl, offered, expires{boot_column})
-SELECT name, substr(holder, 20), {shares_in_holder}, ttl, FALSE, {ends}{boot_value}
-FROM {leases} WHERE name = :key AND substr(holder, 1, 8) = :alone AND {running}
+SELECT name, holder, shares, ttl, FALSE, {ends}{boot_value} FROM {leases}
+WHERE name = :key AND shares <> 1 AND holder <> :marker AND NOT offered AND {running}
 """,
     "mark": """
 UPDATE {leases} SET holder = :marker
-WHERE name = :key AND substr(holder, 1, 8) = :alone AND EXISTS ({any_member})
+WHERE name = :key AND holder <> :marker AND EXISTS ({any_member})
 """,
     "enter": """
 INSERT INTO {members} (name, holder, shares, ttl, offered, expires{boot_column})
 SELECT :key, :holder, :shares, :offer, TRUE, {now} + :offer{boot_value} FROM {leases} AS l
 WHERE l.name = :key AND :shares <> 1 AND {now} < :deadline
-  AND (NOT l.queued AND {room} OR l.holder = :holder AND l.offered)
+  AND NOT l.queued AND {room}
   AND NOT EXISTS ({any_member} AND m.holder = :holder)
 """,
     # A transaction that relies on the last lease keeps the fence from being changed.
@@ -242,6 +242,7 @@ DELETE FROM {waiters} WHERE holder IN (SELECT holder FROM {members} WHERE name =
     "tally": """
 UPDATE {leases} SET
     holder = CASE WHEN EXISTS ({any_member}) THEN :marker END,
+    shares = coalesce((SELECT max(m.shares) FROM {members} AS m WHERE m.name = :key), shares),
     offered = EXISTS ({any_member}) AND NOT EXISTS ({any_member} AND NOT m.offered),
     ttl = coalesce((SELECT max(m.ttl) FROM {members} AS m WHERE m.name = :key), ttl),
     expires = coalesce((SELECT max(m.expires) FROM {members} AS m WHERE m.name = :key), {now})
@@ -252,7 +253,7 @@ WHERE name = :key AND (holder = :marker OR EXISTS ({any_member}))
     "peek": """
 SELECT CASE WHEN l.holder = :marker AND EXISTS ({any_member} AND m.holder = :holder
             AND NOT m.offered) THEN fence END,
-       {now}, {until_free}, ttl, holder,
+       {now}, {until_free}, ttl, holder, shares,
        (SELECT place FROM {waiters} WHERE holder = :holder), queued,
        l.holder = :marker AND EXISTS ({any_member} AND m.holder = :holder), {room},
        :shares = (SELECT shares {from_first_waiter})

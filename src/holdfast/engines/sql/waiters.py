@@ -40,8 +40,9 @@ class Waiters:
     def _begin(self) -> None:
         self._places: dict[str, Place] = {}
         """By holder id."""
-        self.sharing: dict[str, str] = {}
-        """By holder id, of those that have asked for a share: see `row_holder`."""
+        self.members: set[str] = set()
+        """Holder ids that are members of shared locks, as far as is known: the lease's row does not
+        have them."""
         self._polling: dict[str, tuple[str, int]] = {}
         """By holder id, of waiters that poll, or are polled for: the key, and the shares."""
         self._mutex = threading.Lock()
@@ -59,10 +60,9 @@ class Waiters:
         """A waiter has this place, and the database knows that it is alive."""
         self._places[holder] = Place(place, life, self._clock())
 
-    def row_holder(self, holder: str) -> str:
-        """The holder in the lease's row if this one has the lock, as far as is known; "" if it is
-        not in the row, but one of several members."""
-        return self.sharing.get(holder, holder)
+    def has_row(self, holder: str) -> bool:
+        """Whether a holder is in the lease's row, and did not have to wait, as far as is known."""
+        return holder not in self.members and holder not in self._places
 
     def polls(self, key: str, holder: str, shares: int) -> bool:
         """A waiter has to poll; gives False if another one polls for it. One that was not marked as
@@ -130,7 +130,7 @@ class Waiters:
         """Forget a waiter that gave up, or a holder that had to wait, or had a share."""
         self.stop_polling(holder)
         self._places.pop(holder, None)
-        self.sharing.pop(holder, None)
+        self.members.discard(holder)
 
     def prepare(self, until: float) -> None:
         """A waiter is about to join: begin to listen, and wait for that, until `until` at most."""

@@ -39,16 +39,14 @@ class Statements(dialect.Statements):
         skipping = ("acquire", "take_away", "rise")
         text = partial(Text, paramstyle="format")
         self.dialect = make_dialect(slots, text, texts, shared_texts, skipping)
-        upgrades = (UPGRADE, ADD_SHARES) if returns else ()
-        self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrades, VERSION))
+        upgrade = (UPGRADE,) if returns else ()
+        self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrade, VERSION))
         create = (TABLES + VERSION).format(**names).split(";")
         self.create = tuple(sql for sql in create if sql.strip())
         self.version = Text(READ_VERSION.format(**names), "format")
-        self.upgrades = tuple(
-            (is_needed.format(**names), _plain(sql.format(**names)))
-            for is_needed, sql in ((FIRST_RELEASE, UPGRADE), (LACKS_SHARES, ADD_SHARES))
-        )
-        """Whether one is needed, and what it does. To make tables needs no right to alter them."""
+        # Two statements: to make tables needs no right to alter them.
+        self.is_of_first_release = FIRST_RELEASE.format(**names)
+        self.upgrade = _plain(UPGRADE.format(**names))
 
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -62,6 +60,7 @@ CREATE TABLE IF NOT EXISTS {leases} (
     expires BIGINT NOT NULL,
     offered BOOLEAN NOT NULL DEFAULT 0,
     queued BOOLEAN NOT NULL DEFAULT 0,
+    shares INT NOT NULL DEFAULT 1,
     UNIQUE KEY tenure (fence, name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 CREATE TABLE IF NOT EXISTS {waiters} (
@@ -93,7 +92,6 @@ VERSION = """
 CREATE TABLE IF NOT EXISTS {version} (version INT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
 INSERT IGNORE INTO {version}
 SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});
-UPDATE {version} SET version = {current} WHERE version < {current};
 """
 
 READ_VERSION = "SELECT version FROM {version}"
@@ -105,23 +103,6 @@ WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
 """
 """Gives a row if the lease table is one of the first release."""
 
-LACKS_SHARES = """
-SELECT 1 FROM information_schema.tables AS t
-WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
-  AND table_name = '{plain}_waiters' AND NOT EXISTS (
-    SELECT 1 FROM information_schema.columns AS c
-    WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name
-      AND c.column_name = 'shares'
-)
-"""
-"""Gives a row if the tables are of version 2, which had no shares."""
-
-ADD_SHARES = """
-ALTER TABLE {waiters} ADD COLUMN IF NOT EXISTS shares INT NOT NULL DEFAULT 1;
-"""
-"""Brings them up to date. Clients of that version go on while they are connected, and see a shared
-lock as one that another client holds."""
-
 UPGRADE = """
 ALTER TABLE {leases}
     CHANGE COLUMN IF EXISTS ends expires BIGINT NOT NULL,
@@ -129,6 +110,7 @@ ALTER TABLE {leases}
     ADD COLUMN IF NOT EXISTS ttl BIGINT NOT NULL DEFAULT 86400000000,
     ADD COLUMN IF NOT EXISTS offered BOOLEAN NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS queued BOOLEAN NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS shares INT NOT NULL DEFAULT 1,
     ROW_FORMAT = DYNAMIC;
 """
 """Brings a table of the first release up to date. Its clients are refused from then on, since a
@@ -154,7 +136,6 @@ UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
 SLOTS = {
     "now": NOW,
     "done": "",  # rows are counted
-    "shares_in_holder": "CAST(substr(holder, 9, 10) AS signed)",
 }
 
 _TAKES = """
@@ -170,11 +151,12 @@ IF(holder = :holder AND NOT offered, fence, NULL) AS fence,
 
 TEXTS = {
     "acquire": """
-INSERT INTO {leases} (name, holder, fence, ttl, expires)
-SELECT :key, :holder, {now}, :ttl, {now} + :ttl FROM DUAL WHERE {now} < :deadline
+INSERT INTO {leases} (name, holder, shares, fence, ttl, expires)
+SELECT :key, :holder, :shares, {now}, :ttl, {now} + :ttl FROM DUAL WHERE {now} < :deadline
 ON DUPLICATE KEY UPDATE
     fence = IF({takes}, GREATEST(fence + 1, VALUES(fence)), fence),
     ttl = IF({takes}, VALUES(ttl), IF(holder = VALUES(holder), GREATEST(ttl, VALUES(ttl)), ttl)),
+    shares = IF({takes}, VALUES(shares), shares),
     holder = IF({takes}, VALUES(holder), holder),
     offered = IF(holder = VALUES(holder), 0, offered),
     expires = IF(holder = VALUES(holder),

@@ -132,13 +132,12 @@ class MySqlConnection:
         return now
 
     def create(self, statements: Statements, until: float) -> None:
-        """Make the tables, or bring those of earlier versions up to date. The version comes last:
+        """Make the tables, or bring those of the first release up to date. The version comes last:
         what was interrupted is done again."""
         self.run_text(LOCK_TABLES, until)
         try:
-            for is_needed, upgrade in statements.upgrades:
-                if self.run_text(is_needed, until):
-                    self.run_text(upgrade, until)
+            if self.run_text(statements.is_of_first_release, until):
+                self.run_text(statements.upgrade, until)
             for sql in statements.create:
                 self.run_text(sql, until)
         finally:

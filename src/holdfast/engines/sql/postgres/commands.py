@@ -56,6 +56,7 @@ CREATE TABLE IF NOT EXISTS {leases} (
     expires bigint NOT NULL,
     offered boolean NOT NULL DEFAULT false,
     queued boolean NOT NULL DEFAULT false,
+    shares integer NOT NULL DEFAULT 1,
     UNIQUE (name, fence)
 ) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS {cells} (
@@ -72,7 +73,8 @@ DO $migrate$ BEGIN
             ALTER COLUMN holder TYPE bytea USING convert_to(holder, 'UTF8'),
             ALTER COLUMN ends TYPE bigint USING CAST(extract(epoch FROM ends) * 1000000 AS bigint),
             ADD COLUMN ttl bigint NOT NULL DEFAULT 86400000000,
-            ADD COLUMN queued boolean NOT NULL DEFAULT false;
+            ADD COLUMN queued boolean NOT NULL DEFAULT false,
+            ADD COLUMN shares integer NOT NULL DEFAULT 1;
         ALTER TABLE {leases} RENAME COLUMN ends TO expires;
     END IF;
     IF EXISTS (SELECT 1 FROM pg_catalog.pg_attribute
@@ -80,7 +82,6 @@ DO $migrate$ BEGIN
         ALTER TABLE {cells} ALTER COLUMN name TYPE bytea USING convert_to(name, 'UTF8');
         ALTER TABLE {cells} RENAME COLUMN name TO key;
     END IF;
-    ALTER TABLE IF EXISTS {waiters} ADD COLUMN IF NOT EXISTS shares integer NOT NULL DEFAULT 1;
 END $migrate$;
 CREATE TABLE IF NOT EXISTS {waiters} (
     holder bytea PRIMARY KEY,
@@ -103,17 +104,14 @@ CREATE TABLE IF NOT EXISTS {members} (
 ) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS {version} (version integer NOT NULL);
 INSERT INTO {version} SELECT {current} WHERE NOT EXISTS (SELECT 1 FROM {version});
-UPDATE {version} SET version = {current} WHERE version < {current};
 """
-"""The tables. Earlier ones are brought up to date. Clients of the first release are refused then,
-since columns that they name are gone. Those of version 2 go on while they are connected, and see a
-shared lock as one that another client holds."""
+"""The tables. Those of the first release are brought up to date; its clients are refused then, as
+columns that they name are gone."""
 
 NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 
 SLOTS = {
     "now": NOW,
-    "shares_in_holder": "CAST(encode(substr(holder, 9, 10), 'escape') AS integer)",
     "polls": "pid = 0",
     "listens": "EXISTS (SELECT 1 FROM pg_stat_get_activity(pid))",
     "notify": ", pg_notify(listener, encode(holder, 'hex'))",
@@ -121,7 +119,7 @@ SLOTS = {
 }
 
 _TYPES = {
-    "bytea": ("key", "holder", "me", "only", "marker", "alone", "prefix", "after", "value"),
+    "bytea": ("key", "holder", "me", "only", "marker", "prefix", "after", "value"),
     "bigint": ("ttl", "offer", "life", "own_life", "deadline", "place", "limit", "expect"),
     "integer": ("shares", "pid"),
     "boolean": ("again", "is_text"),
@@ -147,6 +145,7 @@ WITH taken AS (
                        ELSE {now} + :ttl END,
         ttl = CASE WHEN holder = :holder AND NOT offered THEN greatest(ttl, :ttl) ELSE :ttl END,
         holder = :holder,
+        shares = :shares,
         offered = false
     WHERE name = (
         SELECT name FROM {leases} WHERE name = (
@@ -158,8 +157,8 @@ WITH taken AS (
     )
     RETURNING fence
 ), made AS (
-    INSERT INTO {leases} (name, holder, fence, ttl, expires)
-    SELECT :key, :holder, {now}, :ttl, {now} + :ttl WHERE {now} < :deadline
+    INSERT INTO {leases} (name, holder, shares, fence, ttl, expires)
+    SELECT :key, :holder, :shares, {now}, :ttl, {now} + :ttl WHERE {now} < :deadline
     ON CONFLICT (name) DO NOTHING
     RETURNING fence
 )

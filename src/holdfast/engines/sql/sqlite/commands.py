@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS holdfast_leases (
     expires INTEGER NOT NULL,
     boot TEXT NOT NULL,
     offered INTEGER NOT NULL DEFAULT 0,
-    queued INTEGER NOT NULL DEFAULT 0
+    queued INTEGER NOT NULL DEFAULT 0,
+    shares INTEGER NOT NULL DEFAULT 1
 );
 CREATE TABLE IF NOT EXISTS holdfast_waiters (
     holder TEXT NOT NULL UNIQUE,
@@ -53,7 +54,8 @@ CREATE TABLE IF NOT EXISTS holdfast_file (
 );
 """
 
-VERSION = 3
+VERSION = 4
+"""That of the first release is 1. Versions between were never released."""
 
 HAS_VERSION = "SELECT 1 FROM sqlite_master WHERE name = 'holdfast_file'"
 
@@ -61,18 +63,12 @@ UPGRADE = """
 ALTER TABLE holdfast_leases RENAME COLUMN ends TO expires;
 ALTER TABLE holdfast_leases ADD COLUMN offered INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE holdfast_leases ADD COLUMN queued INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holdfast_leases ADD COLUMN shares INTEGER NOT NULL DEFAULT 1;
 DROP TABLE holdfast_waiters;
-UPDATE holdfast_file SET version = 3;
+UPDATE holdfast_file SET version = 4;
 """
 """Brings a file of the first release up to date. Its clients are refused from then on: a column
 that they name is gone, and they know the version when they open the file again."""
-
-ADD_SHARES = """
-ALTER TABLE holdfast_waiters ADD COLUMN shares INTEGER NOT NULL DEFAULT 1;
-UPDATE holdfast_file SET version = 3;
-"""
-"""Brings a file of version 2 up to date, which has no shares. Clients that have it open go on, and
-see a shared lock as one that another client holds."""
 
 FIRST_USE = "INSERT OR IGNORE INTO holdfast_file VALUES (1, :version, :boot, 0)"
 
@@ -135,8 +131,9 @@ SLOTS = {
 
 TEXTS = {
     "acquire": """
-        INSERT INTO holdfast_leases (name, holder, fence, ttl, expires, boot)
-        VALUES (:key, :holder, (SELECT floor FROM holdfast_file) + 1, :ttl, :now + :ttl, :boot)
+        INSERT INTO holdfast_leases (name, holder, shares, fence, ttl, expires, boot)
+        VALUES (:key, :holder, :shares, (SELECT floor FROM holdfast_file) + 1,
+                :ttl, :now + :ttl, :boot)
         ON CONFLICT (name) DO UPDATE SET
             fence = CASE WHEN holder = excluded.holder AND NOT offered THEN fence
                          ELSE max(fence, excluded.fence - 1) + 1 END,
@@ -144,7 +141,7 @@ TEXTS = {
                            THEN max(expires, excluded.expires) ELSE excluded.expires END,
             ttl = CASE WHEN holder = excluded.holder AND NOT offered
                        THEN max(ttl, excluded.ttl) ELSE excluded.ttl END,
-            holder = excluded.holder, boot = excluded.boot, offered = 0
+            holder = excluded.holder, shares = excluded.shares, boot = excluded.boot, offered = 0
         WHERE holder = excluded.holder OR NOT queued AND (
             holder IS NULL OR boot = excluded.boot AND expires <= excluded.expires - excluded.ttl
         )
@@ -195,5 +192,6 @@ DIALECT = make_dialect(
 ACQUIRE, RELEASE = DIALECT.acquire.sql, DIALECT.release.sql
 """Sent with plain tuples, which is quicker, by what needs no more than one statement."""
 
-assert DIALECT.acquire.names == ("key", "holder", "ttl", "now", "ttl", "boot", "now")  # noqa: S101
+ACQUIRE_VALUES = ("key", "holder", "shares", "ttl", "now", "ttl", "boot", "now")
+assert DIALECT.acquire.names == ACQUIRE_VALUES  # noqa: S101 - as it is sent
 assert DIALECT.release.names == ("now", "boot", "key", "holder")  # noqa: S101 - as it is sent

@@ -22,7 +22,7 @@ from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Grante
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Results, Statement, Steps
-from holdfast.engines.sql.shares import MARKER, alone
+from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
     UnusableError,
@@ -178,21 +178,13 @@ class SqliteStore:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
-            if shares != 1:
-                holder = alone(holder, shares)
-                waiters.sharing[request.holder] = holder
             ttl, now = round(request.ttl * MICROSECONDS), clock.now()
-            taking = (request.key, holder, ttl, now, ttl, clock.boot, now)
+            taking = (request.key, holder, shares, ttl, now, ttl, clock.boot, now)
             rows = connection.execute(sql.ACQUIRE, taking).fetchall()
             return [Granted(rows[0][0])] if rows else []
-        if type(request) is Release and not waiters.place(request.holder):
-            holder = waiters.row_holder(request.holder)
-            if holder:
-                giving = (clock.now(), clock.boot, request.key, holder)
-                if not connection.execute(sql.RELEASE, giving).rowcount:
-                    return []
-                waiters.sharing.pop(request.holder, None)
-                return [DONE]
+        if type(request) is Release and waiters.has_row(request.holder):
+            giving = (clock.now(), clock.boot, request.key, request.holder)
+            return [DONE] if connection.execute(sql.RELEASE, giving).rowcount else []
         return None
 
     def _run(self, command: Steps[T], until: float, results: Results | None = None) -> T:
@@ -305,8 +297,6 @@ def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:
         ((version, _),) = connection.execute(sql.FILE).fetchall() or ((1, ""),)
         if version == 1:
             _execute_all(connection, sql.UPGRADE)
-        elif version == 2:
-            _execute_all(connection, sql.ADD_SHARES)
     _execute_all(connection, sql.SCHEMA)
     connection.execute(sql.FIRST_USE, values)
     ((version, last_boot),) = connection.execute(sql.FILE).fetchall()

@@ -35,9 +35,7 @@ RULES = (
 
 HELD = """
 CREATE TEMP VIEW held AS
-SELECT name, fence, expires, offered,
-       CASE substr(holder, 1, 8) WHEN CAST('(shared ' AS blob) THEN substr(holder, 20)
-            ELSE holder END AS holder
+SELECT name, fence, expires, offered, holder
 FROM holdfast_leases WHERE holder <> CAST('(shared)' AS blob)
 UNION ALL
 SELECT m.name, l.fence, m.expires, m.offered, m.holder

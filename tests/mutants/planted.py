@@ -568,11 +568,11 @@ PLANTED = [
         POLLING,
     ),
     Mutant(
-        "SQL: a waiter that forgot its place does not take what it is offered",
-        "engines/sql/commands.py",
-        " or _held_by_another(request, (yield from self._look(request))) is None:",
-        ":",
-        "tests/engines/sql/test_shares.py -k 'forgot or deleted'",
+        "SQL: one that has the lock joins the queue",
+        "engines/sql/statements.py",
+        "l.holder <> :holder OR {expired}",
+        "TRUE",
+        POLLING,
     ),
     Mutant(
         "SQL: the renewal of a share does not lengthen it",

@@ -143,10 +143,7 @@ class Commands:
             if held is not None:
                 return held
         answer = None
-        is_newcomer = request.queue and not place and not is_shared
-        # A newcomer to the queue has mostly just tried to take the lock. So it reads first, which
-        # locks no row, and keeps no other client from writing.
-        if not is_newcomer or _held_by_another(request, (yield from self._look(request))) is None:
+        if place or not request.queue:  # a newcomer to the queue has tried a moment ago
             answer = yield from take(request, until)
         for _ in range(ROUNDS):
             if answer is not None:
@@ -259,7 +256,8 @@ class Commands:
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
-        state = yield from self._look(request)
+        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
+        state = State.of(row)
         held = _held_by_another(request, state)
         if held is None or not state.place:  # taken for dead, and out of the queue
             return None
@@ -277,10 +275,6 @@ class Commands:
                 if each == request.holder and not rows:
                     return None
         return answer
-
-    def _look(self, request: Acquire) -> Steps[State]:
-        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
-        return State.of(row)
 
     def _extend(self, request: Extend) -> Steps[Answer]:
         [answer] = yield from self.extend_all([request])

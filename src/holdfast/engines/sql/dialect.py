@@ -140,7 +140,8 @@ class Dialect:
     adopt: Text
     """Counts a lease of another clock anew, and an offer to the asker."""
     join: Text
-    """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was."""
+    """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was. Not if
+    the asker has the lock, or is offered it."""
     mark: Text
     """Marks in the lease's row that there is a queue."""
     touch: Text

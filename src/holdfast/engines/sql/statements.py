@@ -47,8 +47,22 @@ CASE WHEN {polls} THEN alive_until BETWEEN {now} AND {now} + :life ELSE {listens
     "offer_lasts": "{greatest}(:offer, CASE WHEN {polls} THEN alive_until - {now} ELSE 0 END)",
     "notify": "",
     "from_first_waiter": "FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1",
-    # Whether no other has its place: it lost it for being stopped, and the clock was set back.
-    "is_vacant": "count(CASE WHEN place = :place AND holder <> :holder THEN 1 END) = 0",
+    # The last place, and whether no other has that of the asker: it lost it for being stopped, and
+    # the clock was set back.
+    "queue": """
+(
+    SELECT max(place) AS latest,
+           count(CASE WHEN place = :place AND holder <> :holder THEN 1 END) = 0 AS is_vacant
+    FROM {waiters} WHERE name = :key
+) AS queue
+""",
+    # Whether the asker neither has the lock nor is offered it, as after a reply that was lost.
+    "must_wait": """
+EXISTS (
+    SELECT 1 FROM {leases} AS l
+    WHERE l.name = :key AND (l.holder IS NULL OR l.holder <> :holder OR {expired})
+) AND NOT EXISTS ({any_member} AND m.holder = :holder)
+""",
     "first_alive": """
 coalesce((
     SELECT place FROM {waiters} WHERE name = :key AND {alive} ORDER BY place LIMIT 1

@@ -173,9 +173,9 @@ WHERE name IN (:keys) AND holder IN (:holders) AND NOT offered AND {running}
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)
 SELECT :holder, :key,
-       IF(:place > 0 AND {is_vacant}, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
+       IF(:place > 0 AND is_vacant, :place, GREATEST({now}, COALESCE(latest + 1, 0))),
        {now} + :own_life, :shares
-FROM {waiters} WHERE name = :key
+FROM {queue} WHERE {must_wait}
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 """,
     # In a variable: beside a subquery, the server would read, and lock, the queues of all locks.

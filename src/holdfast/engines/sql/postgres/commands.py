@@ -174,10 +174,10 @@ WHERE name = ANY(:keys) AND holder = ANY(:holders) AND NOT offered AND {running}
     "join": """
 INSERT INTO {waiters} (holder, name, place, listener, pid, alive_until, shares)
 SELECT :holder, :key,
-       CASE WHEN :place > 0 AND {is_vacant} THEN :place
-            ELSE greatest({now}, coalesce(max(place) + 1, 0)) END,
+       CASE WHEN :place > 0 AND is_vacant THEN :place
+            ELSE greatest({now}, coalesce(latest + 1, 0)) END,
        :listener, :pid, {now} + :own_life, :shares
-FROM {waiters} WHERE name = :key
+FROM {queue} WHERE {must_wait}
 ON CONFLICT (holder) DO UPDATE
 SET listener = excluded.listener, pid = excluded.pid, alive_until = excluded.alive_until
 """,

@@ -150,10 +150,10 @@ TEXTS = {
     "join": """
         INSERT INTO holdfast_waiters (holder, name, place, listener, alive_until, shares)
         SELECT :holder, :key,
-               CASE WHEN :place > 0 AND {is_vacant} THEN :place
-                    ELSE max(:now, coalesce(max(place) + 1, 0)) END,
+               CASE WHEN :place > 0 AND is_vacant THEN :place
+                    ELSE max(:now, coalesce(latest + 1, 0)) END,
                :listener, :now + :own_life, :shares
-        FROM holdfast_waiters WHERE name = :key
+        FROM {queue} WHERE {must_wait}
         ON CONFLICT (holder) DO UPDATE
         SET listener = excluded.listener, alive_until = excluded.alive_until
     """,

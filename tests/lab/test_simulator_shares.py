@@ -40,12 +40,10 @@ def crowd(engine: str, *kinds: int) -> set[str]:
 
 def plant(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
     """Change the statement with which a client takes a share."""
-    shared = STATEMENTS.dialect.shared
-    text, planted = shared.enter, Text("", "numeric_dollar")
+    text, planted = STATEMENTS.dialect.enter, Text("", "numeric_dollar")
     assert text.sql.count(before) == 1
     planted.names, planted.sql = text.names, text.sql.replace(before, after)
-    dialect = replace(STATEMENTS.dialect, shared=replace(shared, enter=planted))
-    patch.setattr(STATEMENTS, "dialect", dialect)
+    patch.setattr(STATEMENTS, "dialect", replace(STATEMENTS.dialect, enter=planted))
 
 
 @ENGINES

@@ -598,8 +598,8 @@ PLANTED = [
     Mutant(
         "SQL: a share that was asked for in vain stays",
         "engines/sql/commands.py",
-        "        leave += self._statements(self._sql.shared.remove, key=key, holder=holder)",
-        "        leave += self._statements(self._sql.shared.remove, key=key, holder='')",
+        "        leave += self._statements(self._sql.remove, key=key, holder=holder)",
+        "        leave += self._statements(self._sql.remove, key=key, holder='')",
         share_faults("postgres", "in_vain"),
     ),
     Mutant(

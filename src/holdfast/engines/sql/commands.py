@@ -96,15 +96,14 @@ class Commands:
         self, node: str, sql: Dialect, clock: ServerClock | BootClock, waiters: Waiters
     ) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
-        shared = sql.shared
         self._lock = () if sql.lock is None else (sql.lock,)
-        self._before = (shared.recount, shared.expire, shared.unfold, shared.mark)
+        self._before = (sql.recount, sql.expire, sql.unfold, sql.share)
         """Of a transaction for shares, once the row is locked; see `shares`."""
-        after = (shared.tally, shared.peek)
-        entering = (shared.enter, shared.rise, shared.confirm)
+        after = (sql.tally, sql.peek)
+        entering = (sql.enter, sql.rise, sql.confirm)
         self._taking = (sql.acquire,) if sql.verdict is None else (sql.acquire, sql.verdict)
-        self._sharing = (shared.reserve, *self._before, *entering, *after)
-        self._prolonging = (*self._lock, *self._before, shared.prolong, *after)
+        self._sharing = (sql.reserve, *self._before, *entering, *after)
+        self._prolonging = (*self._lock, *self._before, sql.prolong, *after)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
@@ -332,7 +331,7 @@ class Commands:
         ]
         results = yield tuple(chain.from_iterable(transactions))
         length = len(self._prolonging)
-        extended = results[self._prolonging.index(self._sql.shared.prolong) :: length]
+        extended = results[self._prolonging.index(self._sql.prolong) :: length]
         done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
         self._waiters.members |= done
         return done
@@ -348,7 +347,7 @@ class Commands:
             (_, freed), state = yield from self._arrange(key, first=leave)
             if freed or not state.is_shared:
                 return DONE if freed else NOT_YOURS
-        leave += self._statements(self._sql.shared.remove, key=key, holder=holder)
+        leave += self._statements(self._sql.remove, key=key, holder=holder)
         (_, freed, removed), _ = yield from self._arrange(key, first=leave, shares=0)
         return DONE if freed or removed else NOT_YOURS
 
@@ -362,13 +361,11 @@ class Commands:
         me: str | None = None,
         again: bool = True,
     ) -> Steps[tuple[Results, State]]:
-        """In one transaction: run `first`; then, if the lock is free, offer it to the first living
-        waiter, or to `me` if there is none. Gives the rows of `first`, and the state in the end.
-
-        `shares`: how many the asker wants to share the lock with; 0 if there is no asker. If given,
-        waiters that may share the lock are admitted, too; if it is None and there are shares to
-        offer, that is done in a second transaction. `again`: see `Dialect.heads`."""
-        sql, shared, lock = self._sql, self._sql.shared, self._lock
+        """In one transaction: `first`; then, if the lock is free, offer it to the first living
+        waiter, else to `me`. With `shares` (how many the asker wants; 0 will do), and in a second
+        transaction where that turns out to be necessary, waiters that may share the lock are
+        admitted, too. Gives the rows of `first`, and the state after all."""
+        sql, lock = self._sql, self._lock
         front = () if sql.front is None else (sql.front,)
         answers: Results | None = None
         while True:
@@ -376,8 +373,8 @@ class Commands:
             after: tuple[Text, ...] = (*front, sql.bury, sql.settle, sql.heads, sql.drop, sql.look)
             if shares is not None:
                 before = (*lock, *self._before)
-                after = (*front, sql.bury, shared.admit, shared.woken, shared.drop, shared.tally)
-                after += (sql.settle, sql.heads, sql.drop, shared.peek)
+                after = (*front, sql.bury, sql.admit, sql.woken, sql.drop_members, sql.tally)
+                after += (sql.settle, sql.heads, sql.drop, sql.peek)
             values = {"key": key, "holder": asker, "shares": shares, "me": me, "again": again}
             results = yield (
                 *self._statements(*before, **values),
@@ -390,7 +387,7 @@ class Commands:
             state = State.of(row)
             dead = self._wake([] if shares is None else results[-7], heads, state.owner)
             if dead and sql.forget is not None:
-                gone = (sql.forget, sql.free, shared.remove)
+                gone = (sql.forget, sql.free, sql.remove)
                 again, first = True, ()
                 for holder, listener in dead:
                     first += self._statements(*gone, key=key, holder=holder, listener=listener)
@@ -425,7 +422,7 @@ class Commands:
             return DONE
         if only is None:
             return NOT_YOURS
-        removing = self._statements(self._sql.shared.remove, key=key, holder=only)
+        removing = self._statements(self._sql.remove, key=key, holder=only)
         [removed], _ = yield from self._arrange(key, first=removing, shares=0)
         return DONE if removed else NOT_YOURS
 

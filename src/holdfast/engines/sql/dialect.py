@@ -82,46 +82,6 @@ Steps: TypeAlias = Generator[tuple[Statement, ...], Results, T]
 
 
 @dataclass(frozen=True, slots=True)
-class SharedDialect:
-    """The further statements of one kind of database for locks that several hold at once; what
-    they are for is in `holdfast.engines.sql.shares`."""
-
-    reserve: Text
-    """Locks the row; makes one that is free if there is none."""
-    recount: Text
-    """Counts members of another clock anew, and an offer to the asker."""
-    expire: Text
-    """Deletes members whose time is over, and all if the lock is not shared."""
-    unfold: Text
-    """Makes a member of one that has the lock alone, and shares it."""
-    mark: Text
-    """Marks the row as shared then."""
-    enter: Text
-    """Makes the asker a member, by an offer, if there is room and no queue."""
-    rise: Text
-    """Gives a new fence if the asker is a member, and none has confirmed yet."""
-    confirm: Text
-    """Makes the asker's offer a lease, or extends its lease."""
-    prolong: Text
-    """Extends the lease of a member; gives a row if done."""
-    remove: Text
-    """Ends the lease of a member; gives a row if done."""
-    admit: Text
-    """Makes waiters members, by offers: the first one, and those behind it that may share."""
-    woken: Text
-    """Wakes waiters that were just admitted, and the first one behind them, and gives (holder,
-    listener, whether it was admitted) of each."""
-    drop: Text
-    """Takes members out of the queue."""
-    tally: Text
-    """Brings the row up to date with the members: holder, expiry, whether one has confirmed."""
-    peek: Text
-    """As `look`, with a fence if the asker is a confirmed member; and behind it whether the asker
-    is a member, whether there is room for one more with these shares, and whether the first waiter
-    wants the same."""
-
-
-@dataclass(frozen=True, slots=True)
 class Dialect:
     """The statements of one kind of database. Each *gives* rows.
 
@@ -174,8 +134,41 @@ class Dialect:
     """Gives a row if done; does nothing if there is such a cell."""
     set_cell: Text
     """Gives a row if done; does nothing unless the version is the expected one."""
-    shared: SharedDialect
-    """For locks that several hold at once."""
+    # For locks that several hold at once, see `holdfast.engines.sql.shares`:
+    reserve: Text
+    """Locks the row; makes one that is free if there is none."""
+    recount: Text
+    """Counts members of another clock anew, and an offer to the asker."""
+    expire: Text
+    """Deletes members whose time is over, and all if the lock is not shared."""
+    unfold: Text
+    """Makes a member of one that has the lock alone, and shares it."""
+    share: Text
+    """Marks the row as shared then."""
+    enter: Text
+    """Makes the asker a member, by an offer, if there is room and no queue."""
+    rise: Text
+    """Gives a new fence if the asker is a member, and none has confirmed yet."""
+    confirm: Text
+    """Makes the asker's offer a lease, or extends its lease."""
+    prolong: Text
+    """Extends the lease of a member; gives a row if done."""
+    remove: Text
+    """Ends the lease of a member; gives a row if done."""
+    admit: Text
+    """Makes waiters members, by offers: the first one, and those behind it that may share."""
+    woken: Text
+    """Wakes waiters that were just admitted, and the first one behind them, and gives (holder,
+    listener, whether it was admitted) of each."""
+    drop_members: Text
+    """Takes members out of the queue."""
+    tally: Text
+    """Brings the row up to date with the members: holder, expiry, whether one has confirmed."""
+    peek: Text
+    """As `look`, with a fence if the asker is a confirmed member; and behind it whether the asker
+    is a member, whether there is room for one more with these shares, and whether the first waiter
+    wants the same."""
+    # Where the database needs them:
     lock: Text | None = None
     """Locks the row; None where a transaction locks the whole database."""
     front: Text | None = None

@@ -10,7 +10,7 @@ from is set after them.
 
 from collections.abc import Callable, Collection, Mapping
 
-from holdfast.engines.sql.dialect import Dialect, SharedDialect, Text
+from holdfast.engines.sql.dialect import Dialect, Text
 
 SLOTS = {
     "now": "",  # each dialect has its own clock
@@ -159,9 +159,8 @@ WHERE NOT EXISTS (SELECT 1 FROM {cells} WHERE {cell_name} = :key) {done}
 UPDATE {cells} SET value = :value, is_text = :is_text, version = version + 1
 WHERE {cell_name} = :key AND version = :expect {done}
 """,
-}
-
-SHARED_TEXTS = {
+    # For locks that several hold at once. Members of another clock are counted anew (`recount`)
+    # before each other statement.
     "recount": """
 UPDATE {members} SET expires = {now} + ttl{set_boot}
 WHERE name = :key AND ({is_of_another_clock} OR holder = :holder AND offered)
@@ -176,7 +175,7 @@ INSERT INTO {members} (name, holder, shares, ttl, offered, expires{boot_column})
 SELECT name, holder, shares, ttl, FALSE, {ends}{boot_value} FROM {leases}
 WHERE name = :key AND shares <> 1 AND holder <> :marker AND NOT offered AND {running}
 """,
-    "mark": """
+    "share": """
 UPDATE {leases} SET holder = :marker
 WHERE name = :key AND holder <> :marker AND EXISTS ({any_member})
 """,
@@ -250,7 +249,7 @@ WHERE listener <> '' AND holder <> :holder AND (
        ))
 )
 """,
-    "drop": """
+    "drop_members": """
 DELETE FROM {waiters} WHERE holder IN (SELECT holder FROM {members} WHERE name = :key)
 """,
     "tally": """
@@ -274,7 +273,6 @@ SELECT CASE WHEN l.holder = :marker AND EXISTS ({any_member} AND m.holder = :hol
 FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
 """,
 }
-"""Members of another clock are counted anew (`recount`) before each other statement."""
 
 
 def fill_slots(tables: Mapping[str, str], **own: str) -> dict[str, str]:
@@ -291,18 +289,12 @@ def fill_slots(tables: Mapping[str, str], **own: str) -> dict[str, str]:
 def make_dialect(
     slots: Mapping[str, str],
     text: Callable[[str], Text],
-    texts: Mapping[str, str],
-    shared_texts: Mapping[str, str],
+    own: Mapping[str, str],
     skipping: Collection[str] = (),
 ) -> Dialect:
-    """The statements of one dialect. `texts`, and `shared_texts`: its own. `skipping`: those that
-    find nothing where a row is locked."""
-
-    def made(texts: Mapping[str, str]) -> dict[str, Text]:
-        found = {name: text(sql.format_map(slots)) for name, sql in texts.items()}
-        for name, each in found.items():
-            each.skips_locked = name in skipping
-        return found
-
-    shared = SharedDialect(**made(SHARED_TEXTS | dict(shared_texts)))
-    return Dialect(**made(TEXTS | dict(texts)), shared=shared)
+    """The statements of one dialect. `own`: those that it writes differently, or has alone.
+    `skipping`: those that find nothing where a row is locked."""
+    found = {name: text(sql.format_map(slots)) for name, sql in (TEXTS | dict(own)).items()}
+    for name in skipping:
+        found[name].skips_locked = True
+    return Dialect(**found)

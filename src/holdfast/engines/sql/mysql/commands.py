@@ -29,16 +29,15 @@ class Statements(dialect.Statements):
         self.names = names = table_names(table, "`")
         slots = fill_slots(names, **SLOTS)
         slots["takes"], slots["state"] = _TAKES.format_map(slots), _STATE.format_map(slots)
-        texts, shared_texts = dict(TEXTS), dict(SHARED_TEXTS)
+        texts = dict(TEXTS)
         if returns:
             bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {{state}}"
             texts["take_away"] = bounded + texts["take_away"]
-            shared_texts["rise"] = bounded + statements.SHARED_TEXTS["rise"]
+            texts["rise"] = bounded + statements.TEXTS["rise"]
             del texts["verdict"]
-        skipping = ("acquire", "take_away", "rise")
         text = partial(Text, paramstyle="format")
-        self.dialect = make_dialect(slots, text, texts, shared_texts, skipping)
+        self.dialect = make_dialect(slots, text, texts, ("acquire", "take_away", "rise"))
         upgrade = (UPGRADE,) if returns else ()
         self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrade, VERSION))
         create = (TABLES + VERSION).format(**names).split(";")
@@ -189,9 +188,6 @@ AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND offered) ORDER BY place
     # while a transaction does, and so blocks a new fence.
     "take_away": statements.TEXTS["take_away"].replace("SET", "SET fence = {next_fence},"),
     "take_away_guarded": statements.TEXTS["take_away"],
-}
-
-SHARED_TEXTS = {
     "reserve": """
 INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, {now}, 0, {now})
 ON DUPLICATE KEY UPDATE queued = queued
@@ -201,7 +197,7 @@ SELECT w.holder, '', 1 FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.hol
 WHERE m.name = :key AND w.holder <> :holder
 """,
     # Neither by a subquery, nor in another order: the server would read, and lock, all queues.
-    "drop": """
+    "drop_members": """
 DELETE w FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
 WHERE m.name = :key
 """,

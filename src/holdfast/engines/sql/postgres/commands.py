@@ -28,7 +28,7 @@ class Statements(dialect.Statements):
     def __init__(self, table: str) -> None:
         self.names = names = table_names(table, '"', SCHEMA)
         slots = fill_slots(names, **SLOTS)
-        self.dialect = make_dialect(slots, _typed, TEXTS, SHARED_TEXTS)
+        self.dialect = make_dialect(slots, _typed, TEXTS)
         self.ddl = DDL.format(**names).strip()
         # Two clients that make the tables at once would be in each other's way.
         self.create = f"{CREATING};\n{self.ddl}"
@@ -196,9 +196,6 @@ WHERE listener <> '' AND holder <> :holder AND EXISTS (
     AND (holder = (SELECT holder FROM first) OR :again)
 )
 """,
-}
-
-SHARED_TEXTS = {
     "reserve": """
 INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, 0, 0, {now})
 ON CONFLICT (name) DO UPDATE SET queued = {leases}.queued

@@ -175,9 +175,6 @@ TEXTS = {
         ORDER BY w.place
     """,
     "forget": "DELETE FROM holdfast_waiters WHERE listener = :listener",
-}
-
-SHARED_TEXTS = {
     "reserve": """
         INSERT INTO holdfast_leases (name, fence, ttl, expires, boot)
         SELECT :key, floor, 0, :now, :boot FROM holdfast_file WHERE true
@@ -185,9 +182,7 @@ SHARED_TEXTS = {
     """,
 }
 
-DIALECT = make_dialect(
-    fill_slots(TABLES, **SLOTS), partial(Text, paramstyle="qmark"), TEXTS, SHARED_TEXTS
-)
+DIALECT = make_dialect(fill_slots(TABLES, **SLOTS), partial(Text, paramstyle="qmark"), TEXTS)
 
 ACQUIRE, RELEASE = DIALECT.acquire.sql, DIALECT.release.sql
 """Sent with plain tuples, which is quicker, by what needs no more than one statement."""

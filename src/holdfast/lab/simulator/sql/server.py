@@ -188,12 +188,12 @@ class SqlServer(BaseServer):
     def _check(self, statements: Sequence[Statement], expired: set[Row], before: set[Row]) -> None:
         """Late requests do nothing: an expired lease is not extended, and nothing is granted to a
         client that has given up."""
-        sql, shared, now = STATEMENTS.dialect, STATEMENTS.dialect.shared, self._leases(ended=False)
-        extensions = (sql.extend, sql.extend_many, shared.prolong)
+        sql, now = STATEMENTS.dialect, self._leases(ended=False)
+        extensions = (sql.extend, sql.extend_many, sql.prolong)
         for text, values in statements:
             if text in extensions and expired & now:
                 self._internal_error(f"{self.name} extended an expired lease")
-            if text in (sql.acquire, shared.confirm) and now - before:
+            if text in (sql.acquire, sql.confirm) and now - before:
                 deadline = values[text.names.index("deadline")]
                 if self._micros() >= deadline:
                     self._internal_error(f"{self.name} granted a lock after the deadline")

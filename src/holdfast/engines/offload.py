@@ -25,8 +25,18 @@ WORKERS = 32
 class Offloaded:
     """An `AsyncStore` made of a blocking one."""
 
-    def __init__(self, store: Store, name: str, clock: Clock, workers: int = 1) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        clock: Clock,
+        workers: int = 1,
+        ask_now: Callable[[Sequence[Request]], Sequence[Answer] | None] | None = None,
+    ) -> None:
+        """`ask_now`: asks without waiting for anything, so that the event loop may call it; gives
+        None where that is not possible. (A thread takes longer than a statement of SQLite.)"""
         self._store, self._name, self._clock, self._most = store, name, clock, workers
+        self._ask_now = ask_now
         self._begin()
 
     def _begin(self) -> None:
@@ -37,8 +47,13 @@ class Offloaded:
         """By holder id: what is being asked, and may make a lock or end it."""
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        """Have a worker ask."""
+        """Answer at once where that is possible, else have a worker ask."""
         holders = [each.holder for each in requests if isinstance(each, (Acquire, Release))]
+        if self._ask_now is not None and holders and self._asking.keys().isdisjoint(holders):
+            await asyncio.sleep(0)  # let other tasks run
+            answers = self._ask_now(requests)
+            if answers is not None:
+                return answers
         for before in [self._asking[each] for each in holders if each in self._asking]:
             if not await before.wait(until - self._clock()):
                 return self._failed(requests, "an earlier request of this holder is pending")
@@ -47,7 +62,7 @@ class Offloaded:
             self._asking[holder] = job
         job.at_end.append(lambda: self._asked(holders, job))
         workers = self._renewer if isinstance(requests[0], Extend) else self._workers
-        workers.submit(job.run, job.report)
+        workers.submit(job)
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
         finally:
@@ -57,16 +72,16 @@ class Offloaded:
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
         job = Job(self._store.close)
-        self._workers.submit(job.run, job.report)
+        self._workers.submit(job)
         await job.wait()
         for workers in (self._workers, self._renewer):
             await asyncio.to_thread(workers.end)
         job.result()
 
     def abandon(self) -> None:
-        """Have a worker close the store, and do not wait for it. What is asked after that, in
+        """Have a thread close the store, and do not wait for it. What is asked after that, in
         another loop, has workers of its own."""
-        self._workers.submit(self._store.close, lambda: None)
+        threading.Thread(target=self._store.close, daemon=True).start()
         for workers in (self._workers, self._renewer):
             workers.end(wait=False)
         self._begin()
@@ -151,16 +166,15 @@ class Workers:
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
-        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | None]
-        self._jobs = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._spare = 0
         """Workers that are free, less the jobs that wait for one."""
         self._mutex = threading.Lock()
 
-    def submit(self, run: Callable[[], None], report: Callable[[], None]) -> None:
-        """Have a worker call the one, then, when it counts as free again, the other."""
-        self._jobs.put((run, report))
+    def submit(self, job: Job) -> None:
+        """Have a worker run it, and report its end once the worker counts as free again."""
+        self._jobs.put(job)
         with self._mutex:
             self._spare -= 1
             if self._spare < 0 and len(self._threads) < self._most:
@@ -179,9 +193,8 @@ class Workers:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            run, report = job
-            run()
+            job.run()
             with self._mutex:
                 self._spare += 1
-            report()
-            del job, run, report  # or they would live until the next one
+            job.report()
+            del job  # or it would live until the next one

@@ -99,11 +99,10 @@ class Commands:
         self._lock = () if sql.lock is None else (sql.lock,)
         self._before = (sql.recount, sql.expire, sql.unfold, sql.share)
         """Of a transaction for shares, once the row is locked; see `shares`."""
-        after = (sql.tally, sql.peek)
-        entering = (sql.enter, sql.rise, sql.confirm)
         self._taking = (sql.acquire,) if sql.verdict is None else (sql.acquire, sql.verdict)
-        self._sharing = (sql.reserve, *self._before, *entering, *after)
-        self._prolonging = (*self._lock, *self._before, sql.prolong, *after)
+        entering = (sql.enter, sql.rise, sql.confirm, sql.tally, sql.peek)
+        self._sharing = (sql.reserve, *self._before, *entering)
+        self._prolonging = (*self._lock, *self._before, sql.prolong, sql.tally)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
@@ -324,7 +323,6 @@ class Commands:
                 *self._prolonging,
                 key=request.key,
                 holder=request.holder,
-                shares=0,
                 ttl=_micro(request.ttl),
             )
             for request in requests

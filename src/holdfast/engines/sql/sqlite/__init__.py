@@ -60,9 +60,10 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         return SqliteStore(Path(path), host.clock, host.notify)
 
     def connect_async(host: StoreHost) -> AsyncStore:
-        from holdfast.engines.sql.sqlite.aio import AsyncSqliteStore  # asyncio takes time to import
+        from holdfast.engines.offload import Offloaded  # asyncio takes time to import
 
-        return AsyncSqliteStore(connect(host), host.clock)
+        store = connect(host)
+        return Offloaded(store, "sqlite", host.clock, ask_now=store.ask_now)
 
     return Engine(
         guarantees=GUARANTEES,

@@ -73,7 +73,8 @@ POLL = 0.2
 """The longest interval, in seconds, at which a waiter polls that cannot be woken."""
 
 GUARDED = 0.05
-"""When to ask again for a lock that is free but for a transaction that relies on its last lease."""
+"""When to ask again for a lock that is free but for a transaction that relies on its last lease; or
+that was, and was taken in the meantime."""
 
 LONGEST_LOCK_WAIT = 0.5
 """A row that stays locked for longer is locked by a transaction that relies on its lease, and not
@@ -84,9 +85,6 @@ LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 20
 
 WAITERS_AT_ONCE = 100
 """How many waiters one transaction marks as alive."""
-
-ROUNDS = 4
-"""How often the lock may change hands while one request tries to take it."""
 
 
 class Commands:
@@ -140,47 +138,36 @@ class Commands:
             held = yield from self._poll(request)
             if held is not None:
                 return held
-        answer = None
         if place or not request.queue:  # a newcomer to the queue has tried a moment ago
             answer = yield from take(request, until)
-        for _ in range(ROUNDS):
             if answer is not None:
                 return answer
-            first = self._statements(self._sql.adopt, key=key, holder=holder)
-            first += self._join(request, listener, pid)
-            shares, me = (request.shares, None) if is_shared else (None, holder)
-            _, state = yield from self._arrange(
-                key, holder, first, shares=shares, me=me, again=False
-            )
-            # "": the row was deleted meanwhile.
-            is_mine = state.may_enter if is_shared else state.owner in ("", holder)
-            if request.queue and state.place:
-                waiters.joined(holder, state.place, life_of(request.ttl))
-            if not is_mine:
-                return self._held(request, state.remaining, listener)
-            answer = yield from take(request, until, is_offered=True)
+        first = self._statements(self._sql.adopt, key=key, holder=holder)
+        first += self._join(request, listener, pid)
+        shares, me = (request.shares, None) if is_shared else (None, holder)
+        _, state = yield from self._arrange(key, holder, first, shares=shares, me=me, again=False)
+        # "": the row was deleted meanwhile.
+        is_mine = state.may_enter if is_shared else state.owner in ("", holder)
+        if request.queue and state.place:
+            waiters.joined(holder, state.place, life_of(request.ttl))
+        if not is_mine:
+            return self._held(request, state.remaining, listener)
+        answer = yield from take(request, until)
         return answer or Held(GUARDED, wakes=False)
 
-    def _take_whole(
-        self, request: Acquire, until: float, *, is_offered: bool = False
-    ) -> Steps[Answer | None]:
+    def _take_whole(self, request: Acquire, until: float) -> Steps[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
         state = yield from self._take(request, until, self._taking)
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
             return Granted(state.fence)
-        held = _held_by_another(request, state)
-        if held is not None:
-            return None if request.queue else held
-        # Else there is a queue, or a transaction relies on the last lease.
-        return Held(GUARDED, wakes=False) if is_offered else None
+        # If it is not held, there is a queue, or a transaction relies on the last lease.
+        return None if request.queue else _held_by_another(request, state)
 
-    def _take_share(
-        self, request: Acquire, until: float, *, is_offered: bool = False
-    ) -> Steps[Answer | None]:
+    def _take_share(self, request: Acquire, until: float) -> Steps[Answer | None]:
         """The same, for a share of the lock."""
-        if not request.queue and not is_offered:
+        if not request.queue:
             state = yield from self._take(request, until, self._taking)
             if isinstance(state, Failed):
                 return state
@@ -194,8 +181,7 @@ class Commands:
             if state.has_room and state.is_first_alike:
                 yield from self._arrange(request.key, shares=0)
             return Granted(state.fence)
-        # A member has no fence while a transaction relies on the last lease.
-        return Held(GUARDED, wakes=False) if state.is_member else None
+        return None  # a member, too, has no fence while a transaction relies on the last lease
 
     def _take(
         self, request: Acquire, until: float, texts: tuple[Text, ...]

@@ -62,7 +62,7 @@ class Offloaded:
             self._asking[holder] = job
         job.at_end.append(lambda: self._asked(holders, job))
         workers = self._renewer if isinstance(requests[0], Extend) else self._workers
-        workers.submit(job)
+        workers.submit(job.run, job.report)
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
         finally:
@@ -72,16 +72,16 @@ class Offloaded:
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
         job = Job(self._store.close)
-        self._workers.submit(job)
+        self._workers.submit(job.run, job.report)
         await job.wait()
         for workers in (self._workers, self._renewer):
             await asyncio.to_thread(workers.end)
         job.result()
 
     def abandon(self) -> None:
-        """Have a thread close the store, and do not wait for it. What is asked after that, in
+        """Have a worker close the store, and do not wait for it. What is asked after that, in
         another loop, has workers of its own."""
-        threading.Thread(target=self._store.close, daemon=True).start()
+        self._workers.submit(self._store.close, lambda: None)
         for workers in (self._workers, self._renewer):
             workers.end(wait=False)
         self._begin()
@@ -166,15 +166,16 @@ class Workers:
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | None]
+        self._jobs = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._spare = 0
         """Workers that are free, less the jobs that wait for one."""
         self._mutex = threading.Lock()
 
-    def submit(self, job: Job) -> None:
-        """Have a worker run it, and report its end once the worker counts as free again."""
-        self._jobs.put(job)
+    def submit(self, run: Callable[[], None], report: Callable[[], None]) -> None:
+        """Have a worker call the one, then, when it counts as free again, the other."""
+        self._jobs.put((run, report))
         with self._mutex:
             self._spare -= 1
             if self._spare < 0 and len(self._threads) < self._most:
@@ -193,8 +194,9 @@ class Workers:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job.run()
+            run, report = job
+            run()
             with self._mutex:
                 self._spare += 1
-            job.report()
-            del job  # or it would live until the next one
+            report()
+            del job, run, report  # or they would live until the next one

@@ -94,13 +94,19 @@ class Commands:
         self, node: str, sql: Dialect, clock: ServerClock | BootClock, waiters: Waiters
     ) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
-        self._lock = () if sql.lock is None else (sql.lock,)
-        self._before = (sql.recount, sql.expire, sql.unfold, sql.share)
-        """Of a transaction for shares, once the row is locked; see `shares`."""
+        lock = () if sql.lock is None else (sql.lock,)
+        bury = (sql.bury,) if sql.front is None else (sql.front, sql.bury)
+        offer = (sql.settle, sql.heads, sql.drop)
+        self._arranging = lock, (*bury, *offer, sql.look)
+        """What comes first in a transaction that arranges the queue, and what last."""
+        before = (sql.recount, sql.expire, sql.unfold, sql.share)
+        admit = (sql.admit, sql.woken, sql.drop_members, sql.tally)
+        self._admitting = (*lock, *before), (*bury, *admit, *offer, sql.peek)
+        """The same where waiters may share the lock; see `shares`."""
         self._taking = (sql.acquire,) if sql.verdict is None else (sql.acquire, sql.verdict)
         entering = (sql.enter, sql.rise, sql.confirm, sql.tally, sql.peek)
-        self._sharing = (sql.reserve, *self._before, *entering)
-        self._prolonging = (*self._lock, *self._before, sql.prolong, sql.tally)
+        self._sharing = (sql.reserve, *before, *entering)
+        self._prolonging = (*lock, *before, sql.prolong, sql.tally)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
@@ -349,16 +355,10 @@ class Commands:
         waiter, else to `me`. With `shares` (how many the asker wants; 0 will do), and in a second
         transaction where that turns out to be necessary, waiters that may share the lock are
         admitted, too. Gives the rows of `first`, and the state after all."""
-        sql, lock = self._sql, self._lock
-        front = () if sql.front is None else (sql.front,)
+        sql = self._sql
         answers: Results | None = None
         while True:
-            before: tuple[Text, ...] = lock
-            after: tuple[Text, ...] = (*front, sql.bury, sql.settle, sql.heads, sql.drop, sql.look)
-            if shares is not None:
-                before = (*lock, *self._before)
-                after = (*front, sql.bury, sql.admit, sql.woken, sql.drop_members, sql.tally)
-                after += (sql.settle, sql.heads, sql.drop, sql.peek)
+            before, after = self._arranging if shares is None else self._admitting
             values = {"key": key, "holder": asker, "shares": shares, "me": me, "again": again}
             results = yield (
                 *self._statements(*before, **values),

@@ -161,13 +161,12 @@ class MySqlConnection:
         if len(statements) == 1:
             return [self._execute(statements[0], until)]
         try:
-            results = self._run_all(statements, until)
+            return self._run_all(statements, until)
         except BrokenError:
             raise
         except SqlError:
             self.run_text("ROLLBACK", until)
             raise
-        return results
 
     def run_text(self, sql: str, until: float) -> list[Row]:
         """Run a statement without values."""

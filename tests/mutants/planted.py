@@ -731,6 +731,13 @@ PLANTED = [
         SIMULATED_SQL,
     ),
     Mutant(
+        "SQL: a waiter that gave up joins the queue late",
+        "engines/sql/statements.py",
+        "{now} < :deadline AND EXISTS (\n    SELECT 1 FROM {leases} AS l\n",
+        "EXISTS (\n    SELECT 1 FROM {leases} AS l\n",
+        "tests/engines/sql/test_shares.py -k join_late",
+    ),
+    Mutant(
         "SQL: an interrupted request leaves its connection to the next one",
         "engines/sql/exchanges.py",
         "            if connection is not None:\n                self._drop(connection)\n",

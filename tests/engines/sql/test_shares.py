@@ -370,6 +370,32 @@ def test_one_that_has_the_lock_and_asks_again_to_no_effect_is_not_granted_it() -
     assert not isinstance(answer, Granted)
 
 
+def test_a_waiter_that_gave_up_does_not_join_late() -> None:
+    """A server that was stopped carries out its request after its release. Its process lives, so
+    the writer would keep readers out for as long as another one holds the lock."""
+    base = Postgres()
+    _, ben, cleo = base.clients
+    fence(base.ask(Acquire(KEY, "ann", 60.0, shares=0)))
+    late = next(ben.answer(Acquire(KEY, "ben", 60.0, queue=True), base.now + 5.0))
+    assert base.ask(Release(KEY, "ben"), ben) is not DONE
+    base.now += 5.1
+    base.run(late)
+    fence(base.ask(Acquire(KEY, "cleo", 60.0, shares=0), cleo))
+
+
+def test_a_waiter_joins_also_if_the_servers_clock_was_set() -> None:
+    """The first request is too late by that clock, and does nothing."""
+    base = Postgres()
+    fence(base.ask(Acquire(KEY, "ann", 60.0)))
+    clock = ServerClock(lambda: base.now - 60)
+    client = Commands("here", base.dialect, clock, Waiters(clock.ours, lambda _: None))
+    waiting = client.answer(Acquire(KEY, "ben", 60.0, queue=True), clock.ours() + 2)
+    assert isinstance(base.perform(waiting), Held)
+    listing = base.ask(Inspect(KEY))
+    assert isinstance(listing, Listing)
+    assert [seen.waiters for seen in listing.leases] == [1]
+
+
 def test_waiters_that_come_back_after_the_clock_was_set_back_have_places_of_their_own() -> None:
     """Two of different kinds with one place would keep the lock from each other."""
     base, skew = Postgres(), 0.0

@@ -25,8 +25,8 @@ clock.
 4. Only `acquire` changes a fence: not an offer, which must not wait for a guarded transaction.
 5. No lease lasts longer than the ttl that was asked for, counted from now. An expiry beyond that
    means that the clock was set back (on SQLite: that it is of another boot): `adopt` counts anew.
-6. `acquire` has a deadline by the server's clock. A server that was stopped, and executes it after
-   the client gave up, does nothing.
+6. `acquire` and `join` have a deadline by the server's clock. A server that was stopped, and
+   executes them after the client gave up, does nothing.
 """
 
 from collections.abc import Sequence
@@ -85,6 +85,9 @@ LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 20
 
 WAITERS_AT_ONCE = 100
 """How many waiters one transaction marks as alive."""
+
+
+CLOCK_SET = "the server's clock was set during the request"
 
 
 class Commands:
@@ -148,18 +151,24 @@ class Commands:
             answer = yield from take(request, until)
             if answer is not None:
                 return answer
-        first = self._statements(self._sql.adopt, key=key, holder=holder)
-        first += self._join(request, listener, pid)
         shares, me = (request.shares, None) if is_shared else (None, holder)
-        _, state = yield from self._arrange(key, holder, first, shares=shares, me=me, again=False)
-        # "": the row was deleted meanwhile.
-        is_mine = state.may_enter if is_shared else state.owner in ("", holder)
-        if request.queue and state.place:
-            waiters.joined(holder, state.place, life_of(request.ttl))
-        if not is_mine:
-            return self._held(request, state.remaining, listener)
-        answer = yield from take(request, until)
-        return answer or Held(GUARDED, wakes=False)
+        for _ in range(2):
+            asked_at = self._clock.ours()
+            first = self._statements(self._sql.adopt, key=key, holder=holder)
+            first += self._join(request, until, listener, pid)
+            _, state = yield from self._arrange(
+                key, holder, first, shares=shares, me=me, again=False
+            )
+            if request.queue and state.place:
+                waiters.joined(holder, state.place, life_of(request.ttl))
+            # "": the row was deleted meanwhile.
+            if state.may_enter if is_shared else state.owner in ("", holder):
+                answer = yield from take(request, until)
+                return answer or Held(GUARDED, wakes=False)
+            if state.place or not request.queue:
+                return self._held(request, state.remaining, listener)
+            self._clock.learn(asked_at, state.now)  # it came too late
+        return Failed.at(self.node, CLOCK_SET)
 
     def _take_whole(self, request: Acquire, until: float) -> Steps[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
@@ -215,7 +224,7 @@ class Commands:
             if state.now < deadline:
                 return state
             # It may have done nothing: the server's clock is not what we took it for. Now we know.
-        return Failed.at(self.node, "the server's clock was set during the request")
+        return Failed.at(self.node, CLOCK_SET)
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
         """The answer if another client has the lock."""
@@ -228,7 +237,9 @@ class Commands:
             return Held(min(remaining, POLL), wakes=False)
         return Held(SHORTEST_LIFE, wakes=True)  # by the one that polls for it
 
-    def _join(self, request: Acquire, listener: str, pid: int) -> tuple[Statement, ...]:
+    def _join(
+        self, request: Acquire, until: float, listener: str, pid: int
+    ) -> tuple[Statement, ...]:
         """Take a place in the queue, if it waits."""
         if not request.queue:
             return ()
@@ -242,6 +253,7 @@ class Commands:
             listener=listener,
             pid=pid,
             own_life=_micro(life_of(request.ttl)),
+            deadline=self._clock.deadline(until),
         )
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:

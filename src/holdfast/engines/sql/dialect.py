@@ -101,7 +101,7 @@ class Dialect:
     """Counts a lease of another clock anew, and an offer to the asker."""
     join: Text
     """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was. Not if
-    the asker has the lock, or is offered it."""
+    the asker has the lock, or is offered it; nor after the deadline."""
     mark: Text
     """Marks in the lease's row that there is a queue."""
     touch: Text

@@ -56,9 +56,10 @@ CASE WHEN {polls} THEN alive_until BETWEEN {now} AND {now} + :life ELSE {listens
     FROM {waiters} WHERE name = :key
 ) AS queue
 """,
-    # Whether the asker neither has the lock nor is offered it, as after a reply that was lost.
+    # Whether the asker still waits, and neither has the lock nor is offered it, as after a reply
+    # that was lost.
     "must_wait": """
-EXISTS (
+{now} < :deadline AND EXISTS (
     SELECT 1 FROM {leases} AS l
     WHERE l.name = :key AND (l.holder IS NULL OR l.holder <> :holder OR {expired})
 ) AND NOT EXISTS ({any_member} AND m.holder = :holder)

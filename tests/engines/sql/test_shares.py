@@ -79,10 +79,14 @@ class Base:
         raise NotImplementedError
 
     def ask(self, request: Request, client: Commands | None = None) -> Answer:
-        answer = self.perform((client or self.clients[0]).answer(request, 10**9))
+        client = client or self.clients[0]
+        if isinstance(request, Extend):
+            [answer] = self.perform(client.extend_all([request]))
+        else:
+            answer = self.perform(client.answer(request, 10**9))
         assert not isinstance(answer, Failed), answer
         if isinstance(request, Release):
-            (client or self.clients[0])._waiters.released(request.holder)
+            client._waiters.released(request.holder)
         return answer
 
     def perform(self, command: Steps[T]) -> T:

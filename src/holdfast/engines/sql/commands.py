@@ -46,6 +46,7 @@ from holdfast.core.messages import (
     Granted,
     Held,
     Inspect,
+    List,
     Listing,
     Read,
     Release,
@@ -112,13 +113,11 @@ class Commands:
         self._prolonging = (*lock, *before, sql.prolong, sql.tally)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
-        """The command for a request whose answer is awaited until then."""
+        """The command for a request, but for an `Extend`, whose answer is awaited until then."""
         if isinstance(request, Acquire):
-            return self._wait(request, until) if request.queue else self._acquire(request, until)
+            return self._acquire(request, until)
         if isinstance(request, Release):
             return self._release(request.key, request.holder)
-        if isinstance(request, Extend):
-            return self._extend(request)
         if isinstance(request, Break):
             return self._break(request, until)
         if isinstance(request, Inspect):
@@ -127,15 +126,10 @@ class Commands:
             return self._read(request)
         if isinstance(request, Write):
             return self._write(request)
+        assert isinstance(request, List)  # noqa: S101 - it is the last kind
         return self._list(
             self._sql.listing, prefix=request.prefix, after=request.after, limit=request.limit
         )
-
-    def _wait(self, request: Acquire, until: float) -> Steps[Answer]:
-        answer = yield from self._acquire(request, until)
-        if isinstance(answer, Granted):
-            self._waiters.stop_polling(request.holder)
-        return answer
 
     def _acquire(self, request: Acquire, until: float) -> Steps[Answer]:
         """Take it. If that cannot be done, join the queue, and take it if it is our turn by now."""
@@ -222,6 +216,8 @@ class Commands:
             state = State.of(rows[0])
             self._clock.learn(asked_at, state.now)
             if state.now < deadline:
+                if state.fence is not None:
+                    self._waiters.stop_polling(holder)
                 return state
             # It may have done nothing: the server's clock is not what we took it for. Now we know.
         return Failed.at(self.node, CLOCK_SET)
@@ -278,12 +274,8 @@ class Commands:
                     return None
         return answer
 
-    def _extend(self, request: Extend) -> Steps[Answer]:
-        [answer] = yield from self.extend_all([request])
-        return answer
-
     def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
-        """Several extensions in a statement or a transaction: first of those that should be in the
+        """Extensions, several in a statement or a transaction: first of those that should be in the
         lock's row, then, as members, of those that are not. A transaction locks rows in the order
         of their names, so that no two wait for each other."""
         done: set[str] = set()

@@ -9,7 +9,7 @@ from holdfast.core.ports import Clock, Engine, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.offload import Offloaded
 from holdfast.engines.sql.connection import Connect, Connection, RefusedError
-from holdfast.engines.sql.dialect import LEASES, Statements
+from holdfast.engines.sql.dialect import Statements
 from holdfast.engines.sql.guard import SqlGuard
 from holdfast.engines.sql.threads import ServerStore
 from holdfast.engines.sql.waiters import Waiters
@@ -28,11 +28,6 @@ arguments for one as a dict."""
 def drift(ttl: float) -> float:
     """How far apart the clocks of a holder and of the server may come within a ttl."""
     return ttl * 0.01 + 0.002
-
-
-def read_table(options: dict[str, str]) -> str:
-    """The option `table`."""
-    return options.get("table", LEASES)
 
 
 def read_count(options: dict[str, str]) -> int:

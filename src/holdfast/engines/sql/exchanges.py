@@ -15,7 +15,7 @@ What can happen to a statement, or a transaction, and what then:
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from holdfast.core.backoff import Uniform, pause_after
 from holdfast.core.effects import Sleep
@@ -45,7 +45,7 @@ from holdfast.engines.sql.dialect import VERSION, ServerClock, Statement, Statem
 from holdfast.engines.sql.dialect import Steps as Command
 from holdfast.engines.sql.waiters import Waiters
 
-REPEATABLE = (Acquire, Extend, Inspect, List, Read)
+REPEATABLE = (Acquire, Inspect, List, Read)
 
 CONNECTING = 0.3
 """How long opening a connection may take at the least. It may be longer than the time of what it is
@@ -146,9 +146,8 @@ class Exchanges:
         self._free.clear()
 
     def _answer(self, requests: Sequence[Request], until: float) -> Steps[list[Answer]]:
-        extensions = [request for request in requests if isinstance(request, Extend)]
-        if len(extensions) == len(requests) > 1:
-            extend_all = self._commands.extend_all(extensions)
+        if isinstance(requests[0], Extend):  # all are
+            extend_all = self._commands.extend_all(cast("Sequence[Extend]", requests))
             try:
                 return (yield from self._run(extend_all, until, may_repeat=True))
             except SqlError as error:

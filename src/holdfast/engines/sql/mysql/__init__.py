@@ -15,7 +15,8 @@ import pymysql
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.engine import OPTIONS, Given, read_table, refuse_tls, server_engine
+from holdfast.engines.sql.dialect import LEASES
+from holdfast.engines.sql.engine import OPTIONS, Given, refuse_tls, server_engine
 from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import Statements
 from holdfast.engines.sql.mysql.connection import MySqlConnection, open_connection
@@ -62,7 +63,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
 def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engine:
     """The engine that connects with what is given, for any library's arguments."""
     is_mariadb = url.scheme == "mariadb"
-    statements = Statements(read_table(options), returns=is_mariadb)
+    statements = Statements(options.get("table", LEASES), returns=is_mariadb)
 
     def connect(clock: Clock, until: float) -> MySqlConnection:
         connection = given(until - clock())

@@ -11,10 +11,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
+from holdfast.engines.sql.dialect import LEASES
 from holdfast.engines.sql.engine import (
     OPTIONS,
     Given,
-    read_table,
     refuse_nul,
     refuse_tls,
     server_engine,
@@ -70,7 +70,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
 
 def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engine:
     """The engine that connects with what is given, for any library's arguments."""
-    statements = Statements(read_table(options))
+    statements = Statements(options.get("table", LEASES))
 
     def connect(clock: Clock, until: float) -> PostgresConnection:
         found = given(until - clock())

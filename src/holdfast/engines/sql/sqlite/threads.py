@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import ref
 
 from holdfast.core.backoff import pause_after
@@ -142,10 +142,8 @@ class SqliteStore:
     def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
         if self._connection is None:
             self._patiently(until, self._open)
-        if len(requests) == 1:
-            return self._answer_one(requests[0], until)
-        extensions = [request for request in requests if type(request) is Extend]
-        if len(extensions) == len(requests):
+        if type(requests[0]) is Extend:  # all are
+            extensions = cast("Sequence[Extend]", requests)
             return self._run(self._commands.extend_all(extensions), until)
         return [answer for each in requests for answer in self._answer_one(each, until)]
 

@@ -522,12 +522,13 @@ class TestOpening:
         other.execute("ROLLBACK")
         other.close()
 
-    def test_a_file_of_another_version(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("version", [3, 99], ids=["unreleased", "newer"])
+    def test_a_file_of_another_version(self, tmp_path: Path, version: int) -> None:
         path = tmp_path / "locks.db"
         with Client(f"sqlite://{path}") as client:
             assert client.inspect("job") is None
         with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE holdfast_file SET version = 99")
+            connection.execute(f"UPDATE holdfast_file SET version = {version}")
         connection.close()
         assert "another version of holdfast made it" in self.refusal(path)
 

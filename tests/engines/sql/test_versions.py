@@ -107,13 +107,14 @@ def test_tables_of_the_first_release(first_release: Database, kind: str) -> None
 
 @slow
 @BOTH
-def test_a_newer_version_is_refused(database: Database) -> None:
+@pytest.mark.parametrize("version", [3, 99], ids=["unreleased", "newer"])
+def test_another_version_is_refused(database: Database, version: int) -> None:
     ann = Party("sync", database.url)
     ann(ann.takes().release)
-    database.query("UPDATE holdfast_leases_version SET version = 99")
+    database.query(f"UPDATE holdfast_leases_version SET version = {version}")
     ben = Party("sync", database.url)
     [why] = ben.refused().values()
-    assert "version 99" in why
+    assert f"version {version}" in why
     assert "upgrade" in why
     database.query("UPDATE holdfast_leases_version SET version = 4")
     assert ben.tries()

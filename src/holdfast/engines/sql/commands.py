@@ -355,10 +355,12 @@ class Commands:
         me: str | None = None,
         again: bool = True,
     ) -> Steps[tuple[Results, State]]:
-        """In one transaction: `first`; then, if the lock is free, offer it to the first living
-        waiter, else to `me`. With `shares` (how many the asker wants; 0 will do), and in a second
-        transaction where that turns out to be necessary, waiters that may share the lock are
-        admitted, too. Gives the rows of `first`, and the state after all."""
+        """In one transaction: run `first`; then, if the lock is free, offer it to the first living
+        waiter, or to `me` if there is none. Gives the rows of `first`, and the state in the end.
+
+        `shares`: how many the asker wants to share the lock with; 0 if there is no asker. If given,
+        waiters that may share the lock are admitted, too; if it is None and there are shares to
+        offer, that is done in a second transaction. `again`: see `Dialect.heads`."""
         sql = self._sql
         answers: Results | None = None
         while True:
@@ -371,9 +373,10 @@ class Commands:
             )
             if answers is None:
                 answers = results[len(before) : len(before) + len(first)]
-            heads, _, [row] = results[-3:]
+            found = dict(zip(after, results[-len(after) :], strict=True))
+            [row] = results[-1]
             state = State.of(row)
-            dead = self._wake([] if shares is None else results[-7], heads, state.owner)
+            dead = self._wake(found.get(sql.woken, []), found[sql.heads], state.owner)
             if dead and sql.forget is not None:
                 gone = (sql.forget, sql.free, sql.remove)
                 again, first = True, ()

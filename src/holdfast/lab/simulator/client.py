@@ -1,7 +1,7 @@
 """A client on virtual time: to the core it is what `Client` is, a runtime, two loops and
 notifications. It has a clock of its own, and can be paused, closed and crashed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import inf
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from holdfast.core.release import lose_all, send_last
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption, Timeline
+from holdfast.lab.simulator.network import Wire
 
 T = TypeVar("T")
 
@@ -58,8 +59,12 @@ class Client:
         """Its leases, by the hold's name in the history."""
         self.beliefs: dict[str, float] = {}
         """The end of each lease, as of the last step."""
-        self.look: Callable[[Client], None] = lambda client: None
+        self.wires: list[tuple[Wire, Wire]] = []
+        """To each server, and back."""
+        self.look: Callable[[], None] = lambda: None
         """Called after each step."""
+        self.sent: Callable[[Sequence[Any]], None] = lambda requests: None
+        """Called with the requests that it sends."""
         self.internal_error: Callable[[str], None] = lambda text: None
         """Called with what must not happen."""
         self._holders = 0
@@ -117,7 +122,7 @@ class Client:
         self.processes.remove(process)
         if self.crashed:
             return
-        self.look(self)
+        self.look()
         if process.error is not None and not isinstance(process.error, CancelledError):
             self.fails(process.error)
 
@@ -171,7 +176,7 @@ class Client:
     def perform(self, effect: Effect, resume: Resumption) -> None:
         """Check the leases after each step; then perform an effect, and call `resume` with its
         result."""
-        self.look(self)
+        self.look()
         if isinstance(effect, Ask):
             self.ask(effect, resume)
         elif isinstance(effect, Wait):

@@ -64,7 +64,7 @@ class Cut(Fault):
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client, nodes = f"c{self.client}", [f"n{node}" for node in self.nodes]
-        pairs = [run.wires[self.client][node] for node in self.nodes]
+        pairs = [run.clients[self.client].wires[node] for node in self.nodes]
         wires: list[Wire] = []
         cuts: list[tuple[str, str]] = []
         if self.to:
@@ -281,13 +281,12 @@ class FaultInjector:
         record: Record,
         servers: Sequence[BaseServer],
         clients: Sequence[Client],
-        wires: Sequence[Sequence[tuple[Wire, Wire]]],
         quarantine: float,
         lengthens: float,
     ) -> None:
         """`lengthens`: by how much, at most, a lease lasts longer if a clock is set back."""
         self.record, self._timeline = record, record.timeline
-        self.servers, self.clients, self.wires = servers, clients, wires
+        self.servers, self.clients = servers, clients
         self.quarantine, self.lengthens = quarantine, lengthens
         self._under_way: dict[Iterator[float | None], None] = {}
         self.done: Counter[str] = Counter()

@@ -5,7 +5,6 @@ It sees the true time and the data of every node, so it finds what is wrong befo
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import inf
@@ -19,63 +18,41 @@ from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
-from holdfast.lab.simulator.record import Record
 from holdfast.lab.simulator.server import PRECISION, BaseServer
 
 RETRY = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """The parts of a run."""
-
-    plan: Plan
-    record: Record
-    servers: Sequence[BaseServer]
-    clients: Sequence[Client]
-    injector: FaultInjector
 
 
 class Turn:
     """One section in progress."""
 
     def __init__(
-        self,
-        client: Client,
-        section: Section,
-        simulated: SimulatedEngine,
-        servers: Sequence[BaseServer],
-        number: int,
+        self, client: Client, section: Section, simulated: SimulatedEngine, number: int
     ) -> None:
-        self.client = client
-        self.section = section
-        self.spec = spec_of(section, simulated, len(servers))
+        self.client, self.section = client, section
+        several = len(client.store.connections) > 1
+        timeout = simulated.request_timeout if several else node_timeout
+        self.spec = LockSpec(
+            key=section.name,
+            prefix="",
+            ttl=section.ttl,
+            renew=section.renew,
+            max_hold=section.max_hold,
+            retry=RETRY,
+            request_timeout=timeout(section.ttl),
+            shares=section.shares,
+        )
         self.hold = f"{client.name}#{number}"
         self.asked_at = client.timeline.now
         self.holder = client.next_holder()
-        self.breaks = [connection.breaks for connection in client.store.connections]
-        """For each node, how often the connection to it had broken when the turn began."""
-        self.runs = [server.run for server in servers]
-        """For each node, which of its runs it was."""
-        self.refused = [server.refused for server in servers]
+        links = client.store.connections
+        self.breaks = [(link.breaks, link.server.run) for link in links]
+        """For each node, how often the connection to it had broken when the turn began, and which
+        of its runs it was."""
+        self.refused = [link.server.refused for link in links]
         """For each node, how many requests it had answered with an error."""
         self.lease: LeaseState | None = None
         self.ended_at = inf
-
-
-def spec_of(section: Section, simulated: SimulatedEngine, nodes: int) -> LockSpec:
-    """What a `Lock` would ask for."""
-    timeout = node_timeout if nodes == 1 else simulated.request_timeout
-    return LockSpec(
-        key=section.name,
-        prefix="",
-        ttl=section.ttl,
-        renew=section.renew,
-        max_hold=section.max_hold,
-        retry=RETRY,
-        request_timeout=timeout(section.ttl),
-        shares=section.shares,
-    )
 
 
 LEFT_BEHIND = "lock left behind"
@@ -87,9 +64,9 @@ TIDY_AFTER = 0.3
 class Leftovers:
     """Nothing of a lock may be left on a node, or in a client, after a turn or at the end."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene, self._find = scene, scene.record.find
-        self._timeline = scene.record.timeline
+    def __init__(self, plan: Plan, run: FaultInjector) -> None:
+        self._plan, self._run, self._find = plan, run, run.record.find
+        self._timeline = run.record.timeline
 
     def check_later(self, turn: Turn) -> None:
         """Check the nodes soon after a turn."""
@@ -98,10 +75,10 @@ class Leftovers:
 
     def check_all(self) -> None:
         """At the end: no lock on any node, no waiter, no renewer that failed."""
-        for server in self._scene.servers:
+        for server in self._run.servers:
             for left in server.leftovers():
                 self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
-        for client in self._scene.clients:
+        for client in self._run.clients:
             if client.crashed:
                 continue
             for loop, process in client.loops.items():
@@ -121,19 +98,15 @@ class Leftovers:
                 self.check_later(turn)
             return  # else it is not sent again, and expires
         later, refused = False, list[str]()
-        connections = turn.client.store.connections
-        broken = {
-            index
-            for index, server in enumerate(self._scene.servers)
-            if connections[index].breaks != turn.breaks[index] or server.run != turn.runs[index]
-        }
-        if broken and self._scene.plan.engine != "redis":
+        links = turn.client.store.connections
+        breaks = [(link.breaks, link.server.run) for link in links]
+        if breaks != turn.breaks and self._plan.engine != "redis":
             return  # the servers have the same data: what was left by way of one expires on all
-        for index, server in enumerate(self._scene.servers):
-            connection = connections[index]
-            if index in broken:
+        for index, link in enumerate(links):
+            server = link.server
+            if breaks[index] != turn.breaks[index]:
                 continue  # what was left there expires
-            if not connection.is_idle:
+            if not link.is_idle:
                 later = True
                 continue
             for left in server.remains(turn.spec.key, turn.holder):
@@ -143,7 +116,7 @@ class Leftovers:
                 else:
                     refused.append(f"{server.name}: {what}")
         given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
-        if len(refused) >= self._scene.plan.quorum and not given_up:
+        if len(refused) >= self._plan.quorum and not given_up:
             self._find(LEFT_BEHIND, ", ".join(refused))
         if later:
             self.check_later(turn)
@@ -181,12 +154,12 @@ split a vote try again at once.)"""
 class Observer:
     """Gets every step of every client."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
-        self._engine = engine(scene.plan.engine)
+    def __init__(self, plan: Plan, run: FaultInjector) -> None:
+        self._plan, self._run, self._record = plan, run, run.record
+        self._timeline, self._engine = run.record.timeline, engine(plan.engine)
         self._waiting: dict[str, Turn] = {}
         """By hold, the turns whose acquire has not returned."""
-        self.leftovers = Leftovers(scene)
+        self.leftovers = Leftovers(plan, run)
         self._numbers = count(1)
         self.closing = False
         """Whether tasks stop before their next section."""
@@ -205,7 +178,7 @@ class Observer:
 
     def turn(self, client: Client, section: Section) -> Turn:
         """A section begins."""
-        return Turn(client, section, self._engine, self._scene.servers, next(self._numbers))
+        return Turn(client, section, self._engine, next(self._numbers))
 
     def asked(self, turn: Turn) -> None:
         """A client asks for a lock."""
@@ -214,7 +187,7 @@ class Observer:
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
         """A client sends requests. Remember when; check repairs, and that no waiter is busy."""
-        kind, plan = type(requests[0]), self._scene.plan
+        kind, plan = type(requests[0]), self._plan
         self._record.sent(kind.__name__, client.number)
         self._sent_at[client.name, kind] = self._timeline.now
         for request in requests:
@@ -237,7 +210,7 @@ class Observer:
 
     def _gives_up(self, holder: str) -> None:
         """A waiter leaves the queue: those behind it may be of the present holders' kind."""
-        if self._scene.plan.shared:
+        if self._plan.shared:
             for turn in self._waiting.values():
                 if turn.holder == holder:
                     self._free_since[turn.section.name] = self._timeline.now
@@ -273,14 +246,14 @@ class Observer:
         began = self._sent_at[turn.client.name, Acquire]
         self._backed(turn.client, lease, until, began)
         known = sum(
-            server.knows(lease) or server.lost_data_at >= began for server in self._scene.servers
+            server.knows(lease) or server.lost_data_at >= began for server in self._run.servers
         )
-        if known < self._scene.plan.quorum:
+        if known < self._plan.quorum:
             text = f"only {known} nodes know the fence {lease.fence}"
             self.find("fence without a quorum", text, turn.client.name)
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
         # A lease that a clock lengthened may be met, and counted anew, at any later time.
-        soon = SOON + self._scene.injector.set_back
+        soon = SOON + self._run.set_back
         if now - since > soon and self._is_calm(since):
             self.find("free lock not granted", f"free for {now - since:.3f} s", turn.client.name)
         if self._engine.fair:
@@ -301,7 +274,7 @@ class Observer:
         """Whether one that waits has its share already, and has yet to learn of it."""
         shares, key = turn.section.shares, turn.spec.key
         alike = shares != 1 and other.section.shares == shares
-        return alike and any(each.has_turn(key, other.holder) for each in self._scene.servers)
+        return alike and any(each.has_turn(key, other.holder) for each in self._run.servers)
 
     def look_at(self, client: Client) -> None:
         """Check whether a client has extended a lease since the last step."""
@@ -318,8 +291,8 @@ class Observer:
     def _check_kept(self, client: Client, hold: str, lease: LeaseState, until: float) -> None:
         """Servers that lose nothing have the lease, with its fence, while its holder believes in
         it."""
-        keeping = sum(each.backs(lease, until) for each in self._scene.servers)
-        if keeping < self._scene.plan.quorum and hold not in self._unkept:
+        keeping = sum(each.backs(lease, until) for each in self._run.servers)
+        if keeping < self._plan.quorum and hold not in self._unkept:
             self._unkept.add(hold)
             self.find("lease not kept", f"{lease.holder}, until {until:.4f}", client.name)
 
@@ -344,9 +317,9 @@ class Observer:
         now = self._timeline.now
         having = sum(
             server.has_turn(repair.key, repair.holder) or now - server.lost_data_at < JUST_NOW
-            for server in self._scene.servers
+            for server in self._run.servers
         )
-        if having < self._scene.plan.quorum:
+        if having < self._plan.quorum:
             text = f"{repair.holder} repairs what only {having} nodes have"
             self.find("repair without a quorum", text, client.name)
 
@@ -363,7 +336,7 @@ class Observer:
 
     def _is_kept(self, lease: LeaseState) -> bool:
         """Whether a quorum of nodes has the lease, with its fence."""
-        return sum(each.knows(lease) for each in self._scene.servers) >= self._scene.plan.quorum
+        return sum(each.knows(lease) for each in self._run.servers) >= self._plan.quorum
 
     def leaving(self, turn: Turn, lease: LeaseState) -> None:
         """The lock is free from here on: the next waiter may be granted it before the holder learns
@@ -393,7 +366,7 @@ class Observer:
 
     def working(self) -> list[Client]:
         """The clients that still run a task."""
-        return [client for client in self._scene.clients if not client.crashed and client.tasks]
+        return [client for client in self._run.clients if not client.crashed and client.tasks]
 
     def check_all_ended(self) -> None:
         """All has healed, and there was time enough."""
@@ -412,24 +385,23 @@ class Observer:
         backing = sum(
             server.lost_data_at >= began
             or (server.backs(lease, until) and not self._may_have_lost(server))
-            for server in self._scene.servers
+            for server in self._run.servers
         )
         if lease.valid_until > lease.hold_until + PRECISION:
             self.find("held past max_hold", f"until {until:.4f}", client.name)
-        if backing < self._scene.plan.quorum:
+        if backing < self._plan.quorum:
             text = f"until {until:.4f}, which only {backing} nodes back"
             self.find("lease without a quorum", text, client.name)
 
     def _may_have_lost(self, server: BaseServer) -> bool:
         """Whether it restarted so recently that a lease which it lost may still be valid."""
-        young = self._timeline.now - server.lost_data_at < self._scene.plan.max_ttl
-        return young and self._scene.plan.guard
+        young = self._timeline.now - server.lost_data_at < self._plan.max_ttl
+        return young and self._plan.guard
 
     def _is_calm(self, since: float) -> bool:
         """Whether no fault can have had an effect since that instant."""
-        scene = self._scene
-        calm_from = scene.injector.disturbed_until + scene.plan.max_ttl * 1.2
-        return scene.plan.tail == 0 and since > calm_from
+        calm_from = self._run.disturbed_until + self._plan.max_ttl * 1.2
+        return self._plan.tail == 0 and since > calm_from
 
     def _add(self, turn: Turn, kind: Kind, **details: Any) -> None:
         self._note(turn.client, kind, name=turn.section.name, hold=turn.hold, **details)

@@ -18,10 +18,10 @@ from holdfast.lab.simulator.driver import CancelledError, Timeline
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.network import LATEST, Network, Wire
-from holdfast.lab.simulator.observer import Observer, Scene, Turn
+from holdfast.lab.simulator.observer import Observer, Turn
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import Record
-from holdfast.lab.simulator.store import Wiring
+from holdfast.lab.simulator.store import Scene
 
 TELL_WITHIN = 0.02
 """How late a holder may learn that its lease has expired."""
@@ -77,20 +77,13 @@ class Simulation:
             durable=plan.durable,
             internal_error=self._internal_error,
         )
-        self._wires: list[list[tuple[Wire, Wire]]] = []
         self.clients: list[Client] = []
         longest = plan.max_ttl + self.engine.drift(plan.max_ttl)
         self.quarantine = longest + 1.0 if plan.nodes > 1 and plan.guard else 0.0
         self.injector = FaultInjector(
-            self.record,
-            self.servers,
-            self.clients,
-            self._wires,
-            self.quarantine,
-            self.engine.lengthens,
+            self.record, self.servers, self.clients, self.quarantine, self.engine.lengthens
         )
-        scene = Scene(plan, self.record, self.servers, self.clients, self.injector)
-        self.observer = Observer(scene)
+        self.observer = Observer(plan, self.injector)
         for _ in range(plan.clients):
             self._join()
 
@@ -124,22 +117,13 @@ class Simulation:
             client.start(work_through(self.observer, client, task))
 
     def _join(self) -> Client:
-        number, plan = len(self.clients), self.plan
-        wires = [(Wire(), Wire()) for _ in self.servers]
-        wiring = Wiring(
-            servers=self.servers,
-            network=self.network,
-            wires=wires,
-            drift=self.engine.drift,
-            max_ttl=plan.max_ttl,
-            guard=plan.guard,
-            sent=lambda requests: self.observer.sent(self.clients[number], requests),
-        )
-        engine = self.engine
-        client = Client(f"c{number}", self.timeline, engine.drift, engine.min_ttl, engine.ttl_step)
-        client.look, client.internal_error = self.observer.look_at, self._internal_error
-        client.store = engine.store(client, wiring)
-        self._wires.append(wires)
+        name, engine, observer = f"c{len(self.clients)}", self.engine, self.observer
+        client = Client(name, self.timeline, engine.drift, engine.min_ttl, engine.ttl_step)
+        client.wires = [(Wire(), Wire()) for _ in self.servers]
+        client.look, client.sent = partial(observer.look_at, client), partial(observer.sent, client)
+        client.internal_error = self._internal_error
+        scene = Scene(self.servers, self.network, self.plan.max_ttl, self.plan.guard)
+        client.store = engine.store(client, scene)
         self.clients.append(client)
         return client
 

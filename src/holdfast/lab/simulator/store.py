@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from holdfast.core.effects import Sleep
 from holdfast.core.holding import lose
 from holdfast.core.messages import Acquire, Failed, Release, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.offload import GRACE
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Process, Resumption
-from holdfast.lab.simulator.network import Connection, Network, Wire
+from holdfast.lab.simulator.network import Connection, Network
 
 UNANSWERED = "an earlier request of this holder is pending"
 
@@ -64,27 +65,22 @@ class Activity(Process[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """The servers of a client, and the network in between."""
+class Scene:
+    """What the stores of all clients have in common."""
 
     servers: Sequence[Any]
     network: Network
-    wires: Sequence[tuple[Wire, Wire]]
-    """To each server, and back."""
-    drift: Callable[[float], float]
     max_ttl: float
     guard: bool
-    sent: Callable[[Sequence[Any]], None]
-    """Called with all requests that are sent."""
 
 
 class Link:
     """The way from a client to one server."""
 
-    def __init__(self, client: Client, wiring: Wiring, index: int) -> None:
-        self.client, self.network = client, wiring.network
-        self.server = wiring.servers[index]
-        self.there, self.back = wiring.wires[index]
+    def __init__(self, client: Client, scene: Scene, index: int) -> None:
+        self.client, self.network = client, scene.network
+        self.server = scene.servers[index]
+        self.there, self.back = client.wires[index]
         self.breaks = 0
         """How often a reply did not come: each time, something may have been left behind."""
 
@@ -107,12 +103,16 @@ class Link:
         connection.to_node(lambda: self.deliver(connection, data, received))
 
     def deliver(self, connection: Connection, data: Any, received: Resume) -> None:
-        """Something arrives at the server."""
+        """Something arrives at the server. What arrives first opens the connection, if the server
+        is up."""
 
         def reply(message: Any) -> None:
             self.client.arrives(lambda: received(message))()
 
-        self.server.receive(connection, data, reply)
+        if connection.run or self.server.accept(connection):
+            self.server.receive(connection, data, reply)
+        else:
+            connection.reset()
 
 
 class Store:
@@ -120,6 +120,8 @@ class Store:
 
     connections: Sequence[Link]
     """One for each server."""
+    sends: tuple[type, ...] = ()
+    """The effects of the engine's exchanges that send something."""
 
     def __init__(self, client: Client, node: str) -> None:
         self.client, self._clock, self._node = client, client.clock, node
@@ -190,19 +192,33 @@ class Store:
                 return [Failed.at(self._node, UNANSWERED)] * len(requests)
         return (yield from self._ask(requests, until))
 
-    def _drive(
-        self, steps: Generator[Any, Any, Any], perform: Callable[[Any, Resume], None]
-    ) -> Waits:
-        """Perform the effects of an exchange; an error is thrown in."""
+    def _drive(self, steps: Generator[Any, Any, Any], requests: Sequence[Request] = ()) -> Waits:
+        """Perform the effects of an exchange; an error is thrown in. What is sent for `requests` is
+        reported, since a fault may wait for it."""
         try:
             effect = next(steps)
             while True:
-                reply = yield partial(perform, effect)
+                if requests and isinstance(effect, self.sends):
+                    self.client.sent(requests)
+                if isinstance(effect, Sleep):
+                    reply = yield partial(self._wait_until, effect.until)
+                else:
+                    try:
+                        reply = yield partial(self._perform, effect)
+                    finally:
+                        self._stopped(effect)
                 effect = steps.throw(reply) if isinstance(reply, Exception) else steps.send(reply)
         except StopIteration as stop:
             return stop.value
         finally:
             steps.close()
+
+    def _perform(self, effect: Any, resume: Resume) -> None:
+        """Perform an effect of the engine's exchanges."""
+        raise NotImplementedError
+
+    def _stopped(self, effect: Any) -> None:
+        """An effect is over, or not waited for any more."""
 
     def _notify(self, holder: str) -> None:
         """Soon, as a real driver does: not in the middle of an exchange."""

@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from holdfast.core.effects import Sleep
 from holdfast.core.messages import Request
 from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, NoAnswer, read_error
@@ -18,15 +17,15 @@ from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
+from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
 
 
 class Channel(Link):
     """The way to one server, as gRPC has it. Each call is a connection of its own: those that are
     under way together arrive, and are carried out, in any order."""
 
-    def __init__(self, client: Client, wiring: Wiring, index: int) -> None:
-        super().__init__(client, wiring, index)
+    def __init__(self, client: Client, scene: Scene, index: int) -> None:
+        super().__init__(client, scene, index)
         self.calls: dict[Connection, None] = {}
         self.streams: dict[Connection, None] = {}
 
@@ -83,13 +82,6 @@ class Channel(Link):
         self.send(connection, data, lambda replies: end(read(replies)))
         client.at(until, time_out)
 
-    def deliver(self, connection: Connection, data: Any, received: Resume) -> None:
-        """Something arrives at the server, if it is up."""
-        if self.server.accept(connection):
-            super().deliver(connection, data, received)
-        else:
-            connection.reset()
-
 
 class Stream:
     """A stream of watches."""
@@ -129,13 +121,14 @@ class Stream:
 class EtcdStore(Store):
     """One cluster, for all that a client does."""
 
-    def __init__(self, client: Client, wiring: Wiring) -> None:
+    sends = (Send,)
+
+    def __init__(self, client: Client, scene: Scene) -> None:
         super().__init__(client, "etcd")
-        self._sent = wiring.sent
         randbits = Random(client.name).getrandbits  # noqa: S311 - to be repeatable, not secret
-        channels = [Channel(client, wiring, index) for index in range(len(wiring.servers))]
+        channels = [Channel(client, scene, index) for index in range(len(scene.servers))]
         self.connections = channels
-        names = (server.name for server in wiring.servers)
+        names = (server.name for server in scene.servers)
         self._channels: dict[str, Channel] = dict(zip(names, channels, strict=True))
         self._connections = Connections(Cluster(tuple(self._channels)), self, self.host.emit)
         self._exchanges = Exchanges(self._connections, self.host, {}, randbits)
@@ -147,8 +140,7 @@ class EtcdStore(Store):
         return self._channels[name]
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
-        exchange = self._exchanges.ask(requests, until)
-        answers = yield from self._drive(exchange, partial(self._do, requests))
+        answers = yield from self._drive(self._exchanges.ask(requests, until), requests)
         if is_waiting(requests, answers) and not self._watches:
             self._watches = True
             reader = Activity(self.client, self._read())
@@ -156,12 +148,7 @@ class EtcdStore(Store):
             self._start(Activity(self.client, self._keep(reader)))
         return answers
 
-    def _do(self, requests: Sequence[Any], effect: Send | Sleep, resume: Resume) -> None:
-        if isinstance(effect, Sleep):
-            self._wait_until(effect.until, resume)
-            return
-        if requests:
-            self._sent(requests)  # a fault may wait for any call of an exchange
+    def _perform(self, effect: Send, resume: Resume) -> None:
         step, connection, until = effect
         if isinstance(step, KeepAlives):
             connection[LEASE_KEEP_ALIVE](step.requests, until, lambda got: resume(_ttls(got)))
@@ -184,7 +171,7 @@ class EtcdStore(Store):
         while idle <= LINGER:
             yield partial(self._sleep, TICK)
             connection = self._connections.current
-            yield from self._drive(self._exchanges.keep_waiters(), partial(self._do, ()))
+            yield from self._drive(self._exchanges.keep_waiters())
             if connection is not self._connections.current and self._stream is not None:
                 self._stream.end()  # that endpoint has failed
             idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1

@@ -4,12 +4,11 @@ Commands, replies, queues, handshakes and skipped nodes are the engine's own. On
 and waiting, are virtual.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 from typing import Any
 
-from holdfast.core.effects import Sleep
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Request
 from holdfast.core.ports import StoreHost
@@ -20,12 +19,12 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import CONNECT_TIMEOUT, Node
 from holdfast.engines.redis.exchange import BROKEN, explain
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
-from holdfast.engines.redis.nodes import Nodes
+from holdfast.engines.redis.nodes import Nodes, Single
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import EPOCH
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.store import Link, Resume, Store, Waits, Wiring
+from holdfast.lab.simulator.store import Link, Resume, Scene, Store, Waits
 
 KEEP = 3600.0
 """How long a counter outlives its lock."""
@@ -34,8 +33,8 @@ KEEP = 3600.0
 class NodeLink(Link):
     """One connection to a node, made when it is needed, and again after it broke."""
 
-    def __init__(self, store: "RedisStore", wiring: Wiring, node: Node) -> None:
-        super().__init__(store.client, wiring, node.index)
+    def __init__(self, store: "RedisStore", scene: Scene, node: Node) -> None:
+        super().__init__(store.client, scene, node.index)
         self._store, self._node = store, node
         self._connection: Connection | None = None
 
@@ -45,15 +44,21 @@ class NodeLink(Link):
 
     def connect(self) -> None:
         def arrive() -> None:
-            answer = self._establish if self.server.accept(made) else self._refuse
-            made.to_client(self.client.arrives(lambda: answer(made)))
+            accepted = self.server.accept(made)
+            made.to_client(self.client.arrives(lambda: answer(accepted)))
+
+        def answer(accepted: bool) -> None:
+            if not accepted:
+                self._lose(made, "refused")
+            elif self._connection is made:
+                self._node.opened()
+                self.flush()
 
         def give_up() -> None:
             if self._node.connecting:
                 self._lose(made, "no connection in time")
 
-        made = self.connection(lambda: self._lose(made, "the connection broke"))
-        self._connection = made
+        self._connection = made = self.connection(lambda: self._lose(made, "the connection broke"))
         made.to_node(arrive)
         self.client.at(self.client.clock() + CONNECT_TIMEOUT, give_up)
 
@@ -72,14 +77,6 @@ class NodeLink(Link):
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
         if self._connection is not None:
             self._connection.reset(ghost=ghost, late=late)
-
-    def _establish(self, connection: Connection) -> None:
-        if self._connection is connection:
-            self._node.opened()
-            self.flush()
-
-    def _refuse(self, connection: Connection) -> None:
-        self._lose(connection, "refused")
 
     def _lose(self, connection: Connection, why: str) -> None:
         if self._connection is connection:
@@ -105,22 +102,29 @@ class NodeLink(Link):
 class RedisStore(Store):
     """One server, or a quorum of several."""
 
-    def __init__(self, client: Client, wiring: Wiring) -> None:
+    def __init__(self, client: Client, scene: Scene) -> None:
         super().__init__(client, "redis")
         self._blocks = True  # under asyncio, too, a cancelled request ends at once
-        self._sent = wiring.sent
+        channel, names = f"{client.name}:channel", [server.name for server in scene.servers]
         host = StoreHost(client.clock, client.notify, client.events.append)
-        channel = f"{client.name}:channel"
         self._waiters = Waiters(host, channel)
-        self._quorum = None if len(wiring.servers) == 1 else _quorum(client, wiring)
-        commands = Commands(quorum=self._quorum is not None, keep=KEEP, channel=channel)
-        size = 0 if self._quorum is None else self._quorum.size
+        is_quorum = len(names) > 1
+        commands = Commands(quorum=is_quorum, keep=KEEP, channel=channel)
+        size = len(names) // 2 + 1 if is_quorum else 0
         self._nodes = Nodes(host, commands.exchange, self._waiters, size=size)
         self._nodes.connect = lambda node, _: self._links[node.index].connect()
         self._nodes.disconnect = self._disconnect
-        self.connections = self._links = [
-            NodeLink(self, wiring, self._add(index, wiring)) for index in range(len(wiring.servers))
-        ]
+        longest = scene.max_ttl + client.runtime.drift(scene.max_ttl)
+        guards = [RestartGuard(longest, on=scene.guard) for _ in names]
+        for name, guard in zip(names, guards, strict=True):
+            voter = NodeHandshake(guard, client.clock, scene.max_ttl, guarded=scene.guard)
+            self._nodes.add(_address(name), voter if is_quorum else Handshake())
+        self._links = [NodeLink(self, scene, node) for node in self._nodes.all]
+        self.connections = self._links
+        self._route: Quorum | Single = Single(self._nodes, replicas=0)
+        if is_quorum:
+            uniform, drift = client.timeline.random.uniform, client.runtime.drift
+            self._route = Quorum(names, guards, client.clock, self._wall_clock, uniform, drift)
 
     def flush_all(self) -> None:
         unsent = sorted(self._nodes.unsent, key=lambda node: node.index)
@@ -139,53 +143,33 @@ class RedisStore(Store):
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         self._waiters.ask(requests)
-        steps = self._ask_one if self._quorum is None else self._quorum.ask
-        rounds: list[FanOut] = []
-        try:
-            answers = yield from self._drive(steps(requests, until), partial(self._do, rounds))
-        finally:
-            for each in rounds:
-                each.over = True  # a cancelled request must not be granted anything any more
+        answers = yield from self._drive(self._route.ask(requests, until))
         self._waiters.answered(requests, answers)
         return answers
 
-    def _ask_one(self, requests: Sequence[Request], until: float) -> Generator[FanOut, None, Any]:
-        single = FanOut(requests, (0,), until)
-        yield single
-        return self._nodes.answers(single)
-
-    def _do(
-        self, rounds: list[FanOut], effect: FanOut | Sequence[FanOut] | Sleep, resume: Resume
-    ) -> None:
+    def _perform(self, effect: FanOut | Sequence[FanOut], resume: Resume) -> None:
         """Send some rounds, and wait until they are over or their time is."""
-        if isinstance(effect, Sleep):
-            self._wait_until(effect.until, resume)
-        else:
-            rounds[:] = [effect] if isinstance(effect, FanOut) else effect
-            self._send(Rounds(tuple(rounds), resume))
+        rounds = Rounds((effect,) if isinstance(effect, FanOut) else effect, resume)
 
-    def _send(self, caller: "Rounds") -> None:
         def time_out() -> None:
-            for each in caller.rounds:
+            for each in rounds.all:
                 if not each.over:
                     self._nodes.expire(each)
-            caller.wake()
+            rounds.wake()
 
-        self._nodes.start(caller.rounds, caller)
+        self._nodes.start(rounds.all, rounds)
         self.flush_all()
-        for each in caller.rounds:
-            self._sent(each.requests)
-        caller.wake()
-        self.client.at(max(each.until for each in caller.rounds), time_out)
+        for each in rounds.all:
+            self.client.sent(each.requests)
+        rounds.wake()
+        self.client.at(max(each.until for each in rounds.all), time_out)
 
-    def _add(self, index: int, wiring: Wiring) -> Node:
-        address, handshake = _address(wiring.servers[index].name), Handshake()
-        if self._quorum is not None:
-            guard = self._quorum.guards[index]
-            handshake = NodeHandshake(
-                guard, self.client.clock, wiring.max_ttl, guarded=wiring.guard
-            )
-        return self._nodes.add(address, handshake)
+    def _stopped(self, effect: FanOut | Sequence[FanOut]) -> None:
+        for each in (effect,) if isinstance(effect, FanOut) else effect:
+            each.over = True  # a cancelled request must not be granted anything any more
+
+    def _wall_clock(self) -> float:
+        return EPOCH + self.client.timeline.now + self.client.calendar
 
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
         if heals is not None:
@@ -197,31 +181,16 @@ class Rounds:
     """Rounds that a request waits for."""
 
     def __init__(self, rounds: Sequence[FanOut], resume: Resume) -> None:
-        self.rounds, self._resume = rounds, resume
+        self.all, self._resume = rounds, resume
 
     def wake(self) -> None:
         """One of them is over."""
-        if all(each.over for each in self.rounds):
+        if all(each.over for each in self.all):
             self._resume(None)
 
 
-def _quorum(client: Client, wiring: Wiring) -> Quorum:
-    longest = wiring.max_ttl + wiring.drift(wiring.max_ttl)
-    return Quorum(
-        [server.name for server in wiring.servers],
-        [RestartGuard(longest, on=wiring.guard) for _ in wiring.servers],
-        client.clock,
-        lambda: EPOCH + client.timeline.now + client.calendar,
-        client.timeline.random.uniform,
-        wiring.drift,
-    )
-
-
 def _address(name: str) -> Address:
-    def nowhere(timeout: float) -> None:
+    def nowhere(timeout: float) -> Any:
         raise NotImplementedError(f"{name} is virtual")
 
-    async def nowhere_either(timeout: float) -> None:
-        nowhere(timeout)
-
-    return Address(name, nowhere, nowhere_either)
+    return Address(name, nowhere, nowhere)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from holdfast.core.effects import Sleep
 from holdfast.core.messages import Request
 from holdfast.engines.sql.connection import SILENT, BrokenError
 from holdfast.engines.sql.dialect import Statement
@@ -18,14 +17,14 @@ from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.sql.server import STATEMENTS, Listen
-from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
+from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
 
 
 class ServerLink(Link):
     """All connections of a client to its server. Behind a pooler it cannot listen."""
 
-    def __init__(self, client: Client, wiring: Wiring, *, is_direct: bool) -> None:
-        super().__init__(client, wiring, 0)
+    def __init__(self, client: Client, scene: Scene, *, is_direct: bool) -> None:
+        super().__init__(client, scene, 0)
         self.is_direct = is_direct
         self.open: dict[ServerConnection, None] = {}
 
@@ -157,14 +156,15 @@ class ServerConnection:
 class SqlStore(Store):
     """One server, for all that a client does. Every third client is behind a pooler, and polls."""
 
-    def __init__(self, client: Client, wiring: Wiring) -> None:
+    sends = (Run,)
+
+    def __init__(self, client: Client, scene: Scene) -> None:
         super().__init__(client, "postgres")
-        self._sent = wiring.sent
-        self._link = ServerLink(client, wiring, is_direct=client.number % 3 != 1)
+        self._link = ServerLink(client, scene, is_direct=client.number % 3 != 1)
         self.connections = [self._link]
         self._waiters = ListeningWaiters(self.host.clock, self.host.notify, _nowhere)
         self._exchanges = Exchanges(
-            wiring.servers[0].name,
+            scene.servers[0].name,
             STATEMENTS,
             self.host.clock,
             client.timeline.random.uniform,
@@ -176,13 +176,11 @@ class SqlStore(Store):
         self._is_settled = False
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
-        return self._drive(self._exchanges.ask(requests, until), partial(self._do, requests))
+        return self._drive(self._exchanges.ask(requests, until), requests)
 
-    def _do(self, requests: Sequence[Request], effect: Any, resume: Resume) -> None:
+    def _perform(self, effect: Any, resume: Resume) -> None:
         match effect:
             case Run(connection, statements, until):
-                if requests:
-                    self._sent(requests)  # a fault may wait for any statement
                 connection.run(statements, until, resume)
             case Open(until):
                 ServerConnection(self._link).login(until, partial(self._shake_hands, until, resume))
@@ -196,8 +194,6 @@ class SqlStore(Store):
                 connection.listen(channel, until, resume)
             case Receive(connection):
                 connection.receive(resume)
-            case Sleep(until):
-                self._wait_until(until, resume)
 
     def _shake_hands(
         self, until: float, resume: Resume, connection: ServerConnection | Exception
@@ -226,7 +222,7 @@ class SqlStore(Store):
         if self._settling is None:
             self._settling = []
             listening = self._waiters.listen(f"{self.client.name}:channel", self._settle)
-            self._start(Activity(self.client, self._drive(listening, partial(self._do, ()))))
+            self._start(Activity(self.client, self._drive(listening)))
         self._settling.append(resume)
         self._wait_until(until, resume)
 

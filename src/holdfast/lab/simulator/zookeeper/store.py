@@ -23,7 +23,7 @@ from holdfast.engines.zookeeper.exchanges import Await, Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.network import Connection as Line
-from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
+from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
 from holdfast.lab.simulator.zookeeper.ensemble import SHORTEST, TICK
 from holdfast.lab.simulator.zookeeper.server import Gone
 
@@ -110,15 +110,8 @@ class VirtualConnection(Connection):
             self._submit(self._line, request)
 
     def _submit(self, line: Line, request: Any) -> None:
-        link = self._links[self.server]
-
-        def arrive() -> None:
-            if not isinstance(request, Connect) or link.server.accept(line):
-                link.deliver(line, request, lambda message: self._received(line, *message))
-            else:
-                line.reset()
-
-        line.to_node(arrive)
+        received: Resume = lambda message: self._received(line, *message)  # noqa: E731
+        self._links[self.server].send(line, request, received)
 
     def _received(self, line: Line, zxid: int, message: Any) -> None:
         if line is not self._line:
@@ -184,16 +177,17 @@ class VirtualConnection(Connection):
 class ZooKeeperStore(Store):
     """One ensemble, for all that a client does."""
 
-    def __init__(self, client: Client, wiring: Wiring) -> None:
+    sends = (Await, Sleep)
+
+    def __init__(self, client: Client, scene: Scene) -> None:
         super().__init__(client, "zookeeper")
-        self._sent = wiring.sent
         number = client.number
-        names = tuple(f"{server.name}:2181" for server in wiring.servers)
+        names = tuple(f"{server.name}:2181" for server in scene.servers)
         terms = Terms(Servers(names), TICK if number % 2 else None)
         chance = Random(client.name)  # noqa: S311 - to be repeatable, not secret
         self._exchanges = Exchanges(terms, "", self.host, self._connect, chance)
         self.sockets: list[VirtualConnection] = []
-        self.connections = [ServerLink(self, wiring, index) for index in range(len(names))]
+        self.connections = [ServerLink(self, scene, index) for index in range(len(names))]
         self._beats = False
 
     def _connect(self, *arguments: Any) -> VirtualConnection:
@@ -219,28 +213,23 @@ class ZooKeeperStore(Store):
         if not self._beats:
             self._beats = True
             self._start(Activity(self.client, self._beat()))
-        return self._drive(self._exchanges.ask(requests, until), partial(self._send, requests))
+        return self._drive(self._exchanges.ask(requests, until), requests)
 
     def _beat(self) -> Waits:
         while True:
             yield partial(self._sleep, self._exchanges.pause)
-            yield from self._drive(self._exchanges.beat(), self._wait)
+            yield from self._drive(self._exchanges.beat())
 
-    def _send(self, requests: Sequence[Any], wait: Await | Sleep, resume: Resume) -> None:
-        self._sent(requests)  # a fault may wait for any call of an exchange
-        self._wait(wait, resume)
-
-    def _wait(self, wait: Await | Sleep, resume: Resume) -> None:
+    def _perform(self, wait: Await, resume: Resume) -> None:
         self._wait_until(wait.until, resume)
-        if isinstance(wait, Await):
-            wait.result.rawlink(lambda result: self._sleep(0.0, resume))
+        wait.result.rawlink(lambda result: self._sleep(0.0, resume))
 
 
 class ServerLink(Link):
     """The way to one server, for all sessions. What is left behind is on all of them."""
 
-    def __init__(self, store: ZooKeeperStore, wiring: Wiring, index: int) -> None:
-        super().__init__(store.client, wiring, index)
+    def __init__(self, store: ZooKeeperStore, scene: Scene, index: int) -> None:
+        super().__init__(store.client, scene, index)
         self._store, self._index = store, index
 
     @property

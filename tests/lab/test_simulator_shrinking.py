@@ -8,13 +8,6 @@ from click.testing import CliRunner
 
 from holdfast.cli.lab.simulate import simulate
 from holdfast.lab.simulator import Plan, Setup, breaks, draw, play, shrink
-from holdfast.lab.simulator.campaign import reduce
-
-
-def test_leaving_things_out_ends_with_what_matters() -> None:
-    assert reduce((*range(20),), lambda kept: {3, 11} <= set(kept)) == (3, 11)
-    assert reduce((*range(20),), lambda kept: True) == ()
-    assert reduce((), lambda kept: False) == ()
 
 
 def test_a_plan_is_what_is_left_of_it() -> None:

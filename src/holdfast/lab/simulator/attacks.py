@@ -54,7 +54,7 @@ class Target:
     @property
     def request_timeout(self) -> float:
         """How long a client waits for one node."""
-        return self.ttl / 3 if self.nodes == 1 else self.engine.request_timeout(self.ttl)
+        return self.engine.request_timeout(self.ttl, self.nodes)
 
     def client(self) -> int:
         return self.random.randrange(self.clients)

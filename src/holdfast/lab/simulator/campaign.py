@@ -1,17 +1,15 @@
 """Runs of many seeds on many cores; and the smallest part of a failing plan that still fails."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 from holdfast.lab.simulator.plan import Plan, Setup, draw
 from holdfast.lab.simulator.run import Run, play
-
-T = TypeVar("T")
 
 
 def breaks(label: str) -> Callable[[Plan], bool]:
@@ -29,34 +27,20 @@ class Part(NamedTuple):
         left_out = {*range(len(plan.faults))} - {*self.faults}
         return plan.without(*left_out).only(*self.tasks)
 
+    def smaller(self) -> Iterator["Part"]:
+        """The same without one of the faults, or one of several tasks."""
+        faults, tasks = self
+        yield from (Part(faults[:at] + faults[at + 1 :], tasks) for at in range(len(faults)))
+        if len(tasks) > 1:
+            yield from (Part(faults, tasks[:at] + tasks[at + 1 :]) for at in range(len(tasks)))
+
 
 def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Part:
     """The smallest part of a plan that still fails: nothing more can be left out."""
-    before, part = None, Part(tuple(range(len(plan.faults))), tuple(range(len(plan.tasks))))
-    while part != before:
-        before, part = part, _shrink_once(plan, part, still)
+    part = Part(tuple(range(len(plan.faults))), tuple(range(len(plan.tasks))))
+    while smaller := next((each for each in part.smaller() if still(each.of(plan))), None):
+        part = smaller
     return part
-
-
-def _shrink_once(plan: Plan, part: Part, still: Callable[[Plan], bool]) -> Part:
-    faults = reduce(part.faults, lambda kept: still(Part(kept, part.tasks).of(plan)))
-    tasks = reduce(part.tasks, lambda kept: bool(kept) and still(Part(faults, kept).of(plan)))
-    return Part(faults, tasks)
-
-
-def reduce(things: tuple[T, ...], still: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Delta debugging: leave out halves, then quarters, and so on, as long as it still fails."""
-    kept, size = things, len(things)
-    while size >= 1:
-        at = 0
-        while at < len(kept):
-            fewer = kept[:at] + kept[at + size :]
-            if still(fewer):
-                kept = fewer
-            else:
-                at += size
-        size //= 2
-    return kept
 
 
 BLOCK = 100

@@ -86,8 +86,6 @@ class Process(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self.done = False
-        self.effects = 0
-        """How many effects it has yielded so far."""
         self._waiting = 0
 
     def begin(self) -> None:
@@ -116,7 +114,6 @@ class Process(Generic[T]):
     def _go_on(self, step: Callable[[], Any]) -> None:
         effect = self._step(step)
         if effect is not None:
-            self.effects += 1
             self._perform(effect, Resumption(self, self._waiting))
 
     def _step(self, step: Callable[[], Any]) -> Any:

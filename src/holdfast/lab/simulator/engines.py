@@ -26,7 +26,7 @@ class SimulatedEngine:
     """How many servers there are."""
     seconds: float = 5.0
     """How long faults happen."""
-    request_timeout: Callable[[float], float] = node_timeout
+    quorum_timeout: Callable[[float], float] = node_timeout
     """How long a client waits for one of several servers, by the ttl."""
     loses_data: bool = True
     """Whether one of several servers may restart without its data."""
@@ -43,6 +43,10 @@ class SimulatedEngine:
     @property
     def max_ttl(self) -> float:
         return max(self.ttls)
+
+    def request_timeout(self, ttl: float, servers: int) -> float:
+        """How long a client waits for one of so many servers."""
+        return node_timeout(ttl) if servers == 1 else self.quorum_timeout(ttl)
 
     def ttl(self, wanted: float) -> float:
         """The nearest that is allowed."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from holdfast.core.lease_state import TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
-from holdfast.core.ports import node_timeout
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
@@ -30,8 +29,7 @@ class Turn:
         self, client: Client, section: Section, simulated: SimulatedEngine, number: int
     ) -> None:
         self.client, self.section = client, section
-        several = len(client.store.connections) > 1
-        timeout = simulated.request_timeout if several else node_timeout
+        links = client.store.connections
         self.spec = LockSpec(
             key=section.name,
             prefix="",
@@ -39,13 +37,12 @@ class Turn:
             renew=section.renew,
             max_hold=section.max_hold,
             retry=RETRY,
-            request_timeout=timeout(section.ttl),
+            request_timeout=simulated.request_timeout(section.ttl, len(links)),
             shares=section.shares,
         )
         self.hold = f"{client.name}#{number}"
         self.asked_at = client.timeline.now
         self.holder = client.next_holder()
-        links = client.store.connections
         self.breaks = [(link.breaks, link.server.run) for link in links]
         """For each node, how often the connection to it had broken when the turn began, and which
         of its runs it was."""
@@ -157,6 +154,7 @@ class Observer:
     def __init__(self, plan: Plan, run: FaultInjector) -> None:
         self._plan, self._run, self._record = plan, run, run.record
         self._timeline, self._engine = run.record.timeline, engine(plan.engine)
+        self.find = run.record.find
         self._waiting: dict[str, Turn] = {}
         """By hold, the turns whose acquire has not returned."""
         self.leftovers = Leftovers(plan, run)
@@ -359,10 +357,6 @@ class Observer:
     def note(self, turn: Turn, text: str) -> None:
         """Something worth a line."""
         self._add(turn, Kind.NOTED, note=text)
-
-    def find(self, label: str, text: str, *who: str) -> None:
-        """Something went wrong."""
-        self._record.find(label, text, *who)
 
     def working(self) -> list[Client]:
         """The clients that still run a task."""

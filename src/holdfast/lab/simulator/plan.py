@@ -98,10 +98,7 @@ LONGEST_REST = 3.0
 """So that no task sleeps beyond the end of its run."""
 
 KINDS = (1, 0, 0, 2, 2)
-"""Exclusive, readers, a semaphore."""
-
-KINDS_OF_QUORUM = (1, 0, 0)
-"""A quorum has no semaphores."""
+"""Exclusive, readers, a semaphore; a quorum has no semaphores."""
 
 TAILS = (0.0, 0.0, 0.0, 0.0, 0.02, 0.2)
 RATE = 0.01
@@ -139,7 +136,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     tail, tasks = random.choice(TAILS), _tasks(random, clients, ttl, seconds, simulated)
     if setup.shared:
         quorum = setup.engine == "redis" and nodes > 1
-        tasks = _shared(random, tasks, KINDS_OF_QUORUM if quorum else KINDS)
+        tasks = _shared(random, tasks, KINDS[:3] if quorum else KINDS)
     return Plan(
         seed=seed,
         nodes=nodes,

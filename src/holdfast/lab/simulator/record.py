@@ -49,9 +49,6 @@ class When:
         return f"{self.delay:+.4f} s from {self.mark} #{self.nth}{whose}"
 
 
-MARKS = {mark.value: mark for mark in Mark}
-
-
 class Record:
     """Records events, and starts the faults that wait for them."""
 
@@ -59,40 +56,36 @@ class Record:
         self.timeline = timeline
         self.history = History()
         self.findings: list[Finding] = []
-        self.counts: Counter[tuple[Mark, int | None]] = Counter()
-        self._due: dict[tuple[Mark, int | None, int], list[tuple[float, Callable[[], None]]]] = {}
+        self._counts: Counter[tuple[str, int | None]] = Counter()
+        self._due: dict[tuple[str, int | None, int], list[tuple[float, Callable[[], None]]]] = {}
 
     def when(self, when: When, action: Callable[[], None]) -> None:
         """Do something then; never, if that never happens."""
         if when.mark is Mark.START:
             self.timeline.at(when.delay, action)
         else:
-            place = (when.mark, when.who, when.nth)
+            place = (when.mark.value, when.who, when.nth)
             self._due.setdefault(place, []).append((when.delay, action))
 
     def add(self, who: str, kind: Kind, *, number: int | None = None, **details: Any) -> None:
         """Something happens. `number`: which client it is; `details`: the rest of the `Event`."""
         event = Event(self.timeline.now, who, kind, **details)
         self.history.add(event)
-        mark = MARKS.get(kind.value)
-        if mark is not None:
-            self._mark(mark, number, event.at)
+        self._mark(kind.value, number, event.at)
         if kind is Kind.GRANTED:
-            self._mark(Mark.DEADLINE, number, event.until)
+            self._mark(Mark.DEADLINE.value, number, event.until)
 
     def sent(self, kind: str, number: int | None) -> None:
         """A client has sent a request."""
-        mark = MARKS.get(f"sent {kind}")
-        if mark is not None:
-            self._mark(mark, number, self.timeline.now)
+        self._mark(f"sent {kind}", number, self.timeline.now)
 
     def find(self, label: str, text: str, *who: str) -> None:
         """A promise was not kept."""
         now = self.timeline.now
         self.findings.append(Finding(label, text, now, now, who))
 
-    def _mark(self, mark: Mark, number: int | None, at: float) -> None:
+    def _mark(self, mark: str, number: int | None, at: float) -> None:
         for who in (None, number) if number is not None else (None,):
-            self.counts[mark, who] += 1
-            for delay, action in self._due.pop((mark, who, self.counts[mark, who]), ()):
+            self._counts[mark, who] += 1
+            for delay, action in self._due.pop((mark, who, self._counts[mark, who]), ()):
                 self.timeline.at(at + delay, action)

@@ -12,5 +12,5 @@ ENGINE = SimulatedEngine(
     ttls=(0.5, 1.0, 2.0),
     min_ttl=0.01,
     sizes=(1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5),
-    request_timeout=quorum_node_timeout,
+    quorum_timeout=quorum_node_timeout,
 )

@@ -12,7 +12,6 @@ from functools import cache, partial
 from itertools import count
 from typing import Any, NamedTuple
 
-from holdfast.engines.sql.connection import BrokenError, SqlError
 from holdfast.engines.sql.dialect import LEASES, MICROSECONDS, Results, Row, Statement
 from holdfast.engines.sql.postgres.commands import NOW, Statements
 from holdfast.engines.sql.postgres.connection import read_error
@@ -133,6 +132,10 @@ TOO_MANY = "53300"
 """The SQLSTATE of a login that is refused, since there are too many connections."""
 
 
+LOGIN = "login"
+"""A client that has connected wants a process; gives its number."""
+
+
 class Listen(NamedTuple):
     """A client wants what is notified on a channel."""
 
@@ -155,23 +158,18 @@ class SqlServer(BaseServer):
     def close(self) -> None:
         self.data.close()
 
-    def login(self, connection: Connection) -> int | SqlError:
-        """Start a process for a client that has connected; an error if that is refused."""
-        if not self.accept(connection):
-            return BrokenError("refused")
-        if (state := self.refusal()) == TOO_MANY:
-            return read_error(state, "sorry, too many clients already")
-        pid = next(self._pids)
-        self._processes[pid] = connection
-        return pid
-
     def hang_up(self, connection: Connection) -> None:
         """It learns that a client has closed its connection."""
         self.connections.pop(connection, None)
 
     def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
-        if (state := self.refusal()) not in (None, TOO_MANY):
+        state = self.refusal()
+        if state is not None and (state == TOO_MANY) == (data is LOGIN):
             return connection.to_client(lambda: reply(read_error(state, "refused")))
+        if data is LOGIN:
+            pid = next(self._pids)
+            self._processes[pid] = connection
+            return connection.to_client(lambda: reply(pid))
         if isinstance(data, Listen):
             self._listeners[data.channel, connection] = data.receive
             return connection.to_client(lambda: reply([]))

@@ -16,8 +16,10 @@ from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Prepa
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.sql.server import STATEMENTS, Listen
+from holdfast.lab.simulator.sql.server import LOGIN, STATEMENTS, Listen
 from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
+
+BROKE = "the connection broke"
 
 
 class ServerLink(Link):
@@ -42,10 +44,9 @@ class ServerConnection:
 
     def __init__(self, link: ServerLink) -> None:
         self._link, self._client, self._server = link, link.client, link.server
-        self._wires = link.connection(lambda: self._break("the connection broke"))
-        self._resume: Resume | None = None
+        self._wires = link.connection(self._break)
+        self._answer: Resume | None = None
         """How what was sent is answered."""
-        self._sent = 0
         self._received: list[str] = []
         self._receiver: Resume | None = None
         self._is_broken = self._is_closed = False
@@ -54,7 +55,7 @@ class ServerConnection:
     @property
     def is_pending(self) -> bool:
         """Whether something that was sent has not been answered."""
-        return self._resume is not None
+        return self._answer is not None
 
     def is_usable(self) -> bool:
         return not self._is_broken
@@ -62,18 +63,13 @@ class ServerConnection:
     def login(self, until: float, resume: Resume) -> None:
         """Connect; gives this connection."""
 
-        def arrive() -> None:
-            pid = self._server.login(self._wires)
-            self._wires.to_client(self._client.arrives(lambda: greet(pid)))
-
         def greet(pid: int | Exception) -> None:
             if isinstance(pid, int):
                 self.pid = pid
-            self._answer(self._sent, self if self.pid else pid)
+            resume(self if self.pid else pid)
 
         self._link.open[self] = None
-        self._expect(until, resume)
-        self._wires.to_node(arrive)
+        self._send(LOGIN, until, greet)
 
     def run(self, statements: Sequence[Statement], until: float, resume: Resume) -> None:
         self._send(statements, until, resume)
@@ -96,7 +92,7 @@ class ServerConnection:
         self._link.breaks += self.is_pending
         random = self._client.timeline.random
         fate = random.choice(("lost", "late", "on its way")) if self.is_pending else "on its way"
-        self._resume = None
+        self._answer = None
         if fate == "on its way":
             self._wires.to_node(lambda: self._server.hang_up(self._wires))
         else:
@@ -111,46 +107,37 @@ class ServerConnection:
         timeline.at(learns, lambda: there.deliver(lambda: self._server.hang_up(self._wires)))
 
     def _send(self, data: Any, until: float, resume: Resume) -> None:
-        number = self._expect(until, resume)
-        self._link.send(self._wires, data, partial(self._answer, number))
+        def answer(result: Any) -> None:
+            if self._answer is answer:
+                self._answer = None
+                self._link.breaks += isinstance(result, BrokenError)
+                resume(result)
 
-    def _expect(self, until: float, resume: Resume) -> int:
         if self.is_pending or self._is_closed:
             self._client.fails(RuntimeError("a connection is used that is busy, or closed"))
-        self._sent += 1
-        number, self._resume = self._sent, resume
-        self._client.at(until, lambda: self._answer(number, BrokenError(SILENT)))
+        self._answer = answer
+        self._client.at(until, lambda: answer(BrokenError(SILENT)))
         if self._is_broken:
-            self._client.at(self._client.clock(), lambda: self._break("the connection broke"))
-        return number
-
-    def _answer(self, number: int, result: Any) -> None:
-        if number == self._sent and self._resume is not None:
-            resume, self._resume = self._resume, None
-            if isinstance(result, BrokenError):
-                self._link.breaks += 1
-            resume(result)
+            self._client.at(self._client.clock(), self._break)
+        self._link.send(self._wires, data, answer)
 
     def _notified(self, holder: str) -> None:
         self._received.append(holder)
         self._pass_on()
 
-    def _break(self, why: str) -> None:
+    def _break(self) -> None:
         self._is_broken = True
-        self._answer(self._sent, BrokenError(why))
+        if self._answer is not None:
+            self._answer(BrokenError(BROKE))
         self._pass_on()
 
     def _pass_on(self) -> None:
         """Give the receiver what has arrived, or that nothing will."""
-        if self._receiver is None or self._is_closed:
+        if self._receiver is None or self._is_closed or not (self._received or self._is_broken):
             return
-        if self._received:
-            receiver, self._receiver = self._receiver, None
-            received, self._received = self._received, []
-            receiver(received)
-        elif self._is_broken:
-            receiver, self._receiver = self._receiver, None
-            receiver(BrokenError("the connection broke"))
+        receiver, self._receiver = self._receiver, None
+        received, self._received = self._received, []
+        receiver(received or BrokenError(BROKE))
 
 
 class SqlStore(Store):

@@ -18,7 +18,6 @@ is surely the earlier of two
 (A lease that is valid is its holder's on the engine, too: what follows its end was granted later.)
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
 from math import inf
 from typing import NamedTuple
@@ -106,15 +105,10 @@ def disorder(history: History) -> list[Finding]:
     shared, of each earlier one that was not."""
     findings: list[Finding] = []
     for name, leases in history.leases().items():
-        known: list[Hold] = []  # in the order of their fences
-        for later in leases:
-            if later.fence is None:
-                continue
-            no_less = known[bisect_left(known, later.fence, key=_fence) :]
-            wrong = [before for before in no_less if _must_be_less(before, later)]
+        for number, later in enumerate(leases):
+            wrong = [before for before in leases[:number] if _is_wrong(before, later)]
             if wrong:
                 findings.append(_not_greater(name, max(wrong, key=_fence), later))
-            insort(known, later, key=_fence)
     return findings
 
 
@@ -122,8 +116,10 @@ def _fence(lease: Hold) -> int:
     return lease.fence or 0
 
 
-def _must_be_less(before: Hold, later: Hold) -> bool:
-    """Whether a lease must have a smaller fence than one that is known of later."""
+def _is_wrong(before: Hold, later: Hold) -> bool:
+    """Whether the fence of a lease that is known of later must be greater, and is not."""
+    if before.fence is None or later.fence is None or before.fence < later.fence:
+        return False
     if before.shares != 1 and later.shares != 1:
         return False
     return before.fence == later.fence or _is_surely_before(before, later)
@@ -210,33 +206,28 @@ def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
 
 
 def starvation(history: History, bound: float, until: float | None = None) -> list[Finding]:
-    """Every name that was free and wanted for longer than `bound` seconds, and was not granted.
+    """Every request that was not granted a lock which was free for longer than `bound` seconds.
 
-    Counted from when the last fault was over; a history without that event is not judged. A name
-    is free when no lease on it is valid, so a crashed holder keeps what is left of its time. It
-    is wanted from the first request in a gap to the last, however many of them are refused. The run
-    was over at `until`; default: with its last event.
+    Counted from when the last fault was over; a history without that event is not judged. A lock
+    is free when no lease on it is valid, so a crashed holder keeps what is left of its time. The
+    run was over at `until`; default: with its last event.
     """
     healed = [event.at for event in history.of(Kind.HEALED) if not event.peer]
     if not healed:
         return []
     over = history.end if until is None else until
-    absences = Absences(history)
-    leases = history.leases()
-    wanted: dict[str, list[tuple[float, float, str]]] = {}
-    for hold in history.holds():
-        end = min(hold.answered, absences.crash(hold.who, hold.asked))
-        wanted.setdefault(hold.name, []).append((hold.asked, end, hold.who))
+    absences, leases = Absences(history), history.leases()
     findings: list[Finding] = []
-    for name, wants in wanted.items():
-        for free_since, free_until in _gaps(leases.get(name, []), (healed[-1], over)):
-            if free_until - free_since <= bound:
-                continue
-            within = [want for want in wants if want[0] < free_until and want[1] > free_since]
-            first = max(free_since, min((asked for asked, _, _ in within), default=inf))
-            last = min(free_until, max((end for _, end, _ in within), default=-inf))
-            if last - first > bound:
-                findings.append(_not_granted(name, (first, last), {who for _, _, who in within}))
+    for hold in history.holds():
+        wanted_until = min(hold.answered, absences.crash(hold.who, hold.asked), over)
+        wanted = max(hold.asked, healed[-1]), wanted_until
+        for since, end in _gaps(leases.get(hold.name, []), wanted):
+            if end - since > bound:
+                text = (
+                    f"{hold.name} was free from {seconds(since)} to {seconds(end)}, "
+                    f"and {hold.who} wanted it, and was not granted it"
+                )
+                findings.append(Finding(NOT_GRANTED, text, since, end, (hold.who,)))
     return findings
 
 
@@ -244,17 +235,6 @@ def _gaps(leases: list[Hold], judged: Span) -> Iterator[Span]:
     """When it was free."""
     free_since, over = judged
     for since, until in sorted(span for lease in leases for span in lease.spans):
-        if since > free_since:
-            yield free_since, since
+        yield free_since, min(since, over)
         free_since = max(free_since, until)
-    if free_since < over:
-        yield free_since, over
-
-
-def _not_granted(name: str, span: Span, who: set[str]) -> Finding:
-    since, until = span
-    text = (
-        f"{name} was free and wanted from {seconds(since)} to {seconds(until)}, "
-        f"and none of {', '.join(sorted(who))} was granted it"
-    )
-    return Finding(NOT_GRANTED, text, since, until, tuple(sorted(who)))
+    yield free_since, over

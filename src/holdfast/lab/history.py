@@ -188,13 +188,6 @@ class Outage(NamedTuple):
     until: float
     """`inf`: to the end."""
 
-    def is_ended_by(self, event: Event) -> bool:
-        """Whether this event ends it."""
-        if event.kind is Kind.HEALED and not event.peer:  # the last fault is over
-            return self.kind is Kind.CUT
-        same = event.who == self.who and event.peer == self.peer
-        return same and self.kind in _ENDS.get(event.kind, ())
-
 
 _ENDS = {
     Kind.RESUMED: (Kind.PAUSED,),
@@ -243,8 +236,10 @@ class History:
         """When clients and nodes were paused, down or cut off, in the order of their ends."""
         present: dict[tuple[str, Kind, str], Outage] = {}
         for event in self.events:
+            all_healed = event.kind is Kind.HEALED and not event.peer  # the last fault is over
             for key, outage in list(present.items()):
-                if outage.is_ended_by(event):
+                same = (outage.who, outage.peer) == (event.who, event.peer)
+                if outage.kind in _ENDS.get(event.kind, ()) and (same or all_healed):
                     yield present.pop(key)._replace(until=event.at)
             if event.kind in (Kind.PAUSED, Kind.CRASHED, Kind.CUT):
                 key = (event.who, event.kind, event.peer)

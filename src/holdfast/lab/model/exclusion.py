@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Judge, put
+from holdfast.lab.model.search import Explorable, put
 
 NAMES = "ABCDE"
 SLOTS = 2
@@ -102,13 +102,24 @@ class State(NamedTuple):
         return [(name, each.kind) for name, each in pairs if each.phase == HOLDING]
 
 
+def holders_are_compatible(state: State) -> str | None:
+    """All read, or one writes, or no more have slots than there are."""
+    holding = state.holding()
+    kinds = {kind for _, kind in holding}
+    allowed = {"R": len(holding), "W": 1, "S": SLOTS}
+    if len(kinds) <= 1 and all(len(holding) <= allowed[kind] for kind in kinds):
+        return None
+    return f"{', '.join(f'{name} {KINDS[kind]}' for name, kind in holding)}, all at once"
+
+
 Move: TypeAlias = tuple[str, State]
 
 
 @dataclass(frozen=True, slots=True)
-class Exclusion:
+class Exclusion(Explorable[State]):
     """All that can happen within a scope, by these rules."""
 
+    judges = (holders_are_compatible,)
     scope: Scope
     rules: Rules
 
@@ -118,12 +129,6 @@ class Exclusion:
             clients = tuple(Client(IDLE, kind) for kind in kinds)
             sites = (Site(Node()),) * self.scope.nodes
             yield State(sites, clients, self.scope.restarts, self.scope.repairs)
-
-    def canonical(self, state: State) -> State:
-        return state._replace(sites=tuple(sorted(state.sites)))
-
-    def judges(self) -> tuple[Judge[State], ...]:
-        return (holders_are_compatible,)
 
     def picture(self, state: State) -> str:
         """Who has which node, and who holds the lock."""
@@ -207,13 +212,3 @@ def _over(state: State, who: int) -> State:
 
 def _add(names: str, name: str) -> str:
     return "".join(sorted({*names, name}))
-
-
-def holders_are_compatible(state: State) -> str | None:
-    """All read, or one writes, or no more have slots than there are."""
-    holding = state.holding()
-    kinds = {kind for _, kind in holding}
-    allowed = {"R": len(holding), "W": 1, "S": SLOTS}
-    if len(kinds) <= 1 and all(len(holding) <= allowed[kind] for kind in kinds):
-        return None
-    return f"{', '.join(f'{name} {KINDS[kind]}' for name, kind in holding)}, all at once"

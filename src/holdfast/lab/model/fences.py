@@ -34,7 +34,7 @@ from typing import NamedTuple, TypeAlias
 
 from holdfast.core.quorum import fence_of, is_committed
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Judge, put
+from holdfast.lab.model.search import Explorable, put
 
 NAMES = "ABCDE"
 
@@ -135,13 +135,44 @@ class State(NamedTuple):
                 yield who, other
 
 
+def fences_grow(state: State) -> str | None:
+    """Promises 1 and 2."""
+    for who in state.committed():
+        name, (_, fence, floor, _) = NAMES[who], state.attempts[who]
+        if fence <= floor:
+            return f"{name} committed {fence}, and began after {floor} had been committed"
+    for who, other in state.pairs():
+        fence = state.attempts[who].fence
+        if fence == state.attempts[other].fence:
+            return f"{NAMES[who]} and {NAMES[other]} both committed {fence}"
+    return None
+
+
+def holders_agree(state: State) -> str | None:
+    """Promise 3."""
+    for who, other in state.pairs():
+        name, fence = NAMES[who], state.attempts[who].fence
+        rival, its = NAMES[other], state.attempts[other].fence
+        common = [
+            site.order
+            for site in state.sites
+            if (site.received[who], site.received[other]) == (fence, its)
+        ]
+        if not common:
+            return f"{name} and {rival} committed on no common node"
+        if any((fence > its) != (order.index(name) > order.index(rival)) for order in common):
+            return f"{name} and {rival} have fences that are not in the order of their holds"
+    return None
+
+
 Move: TypeAlias = tuple[str, State]
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class Model(Explorable[State]):
     """All that can happen within a scope, by these rules."""
 
+    judges = (fences_grow, holders_agree)
     scope: Scope
     rules: Rules
 
@@ -152,15 +183,6 @@ class Model:
             attempts = tuple(Attempt(reads=kind == "R") for kind in kinds)
             sites = (site,) * self.scope.nodes
             yield State(sites, attempts, self.scope.repeats, self.scope.repairs)
-
-    def canonical(self, state: State) -> State:
-        return state._replace(sites=tuple(sorted(state.sites)))
-
-    def judges(self) -> tuple[Judge[State], ...]:
-        return fences_grow, holders_agree
-
-    def picture(self, state: State) -> str:
-        return ""
 
     def moves(self, state: State) -> Iterator[Move]:
         if len(state.committed()) == len(state.attempts):
@@ -250,33 +272,3 @@ class Model:
         attempt = state.attempts[who]._replace(phase=phase, fence=fence)
         then = state._replace(attempts=put(state.attempts, who, attempt))
         return f"{step}. {name} has COMMITTED {fence}." if committed else f"{step}.", then
-
-
-def fences_grow(state: State) -> str | None:
-    """Promises 1 and 2."""
-    for who in state.committed():
-        name, (_, fence, floor, _) = NAMES[who], state.attempts[who]
-        if fence <= floor:
-            return f"{name} committed {fence}, and began after {floor} had been committed"
-    for who, other in state.pairs():
-        fence = state.attempts[who].fence
-        if fence == state.attempts[other].fence:
-            return f"{NAMES[who]} and {NAMES[other]} both committed {fence}"
-    return None
-
-
-def holders_agree(state: State) -> str | None:
-    """Promise 3."""
-    for who, other in state.pairs():
-        name, fence = NAMES[who], state.attempts[who].fence
-        rival, its = NAMES[other], state.attempts[other].fence
-        common = [
-            site.order
-            for site in state.sites
-            if (site.received[who], site.received[other]) == (fence, its)
-        ]
-        if not common:
-            return f"{name} and {rival} committed on no common node"
-        if any((fence > its) != (order.index(name) > order.index(rival)) for order in common):
-            return f"{name} and {rival} have fences that are not in the order of their holds"
-    return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -11,28 +11,30 @@ Judge: TypeAlias = Callable[[S], str | None]
 """Which promise a state breaks, and how; None: none."""
 
 
-class Explorable(Protocol[S]):
-    """All that can happen."""
+class Explorable(Generic[S]):
+    """All that can happen. A state has `sites`: what there is of each node."""
+
+    __slots__ = ()
+    judges: ClassVar[tuple[Judge[Any], ...]]
+    """The promises."""
 
     def starts(self) -> Iterator[S]:
         """The states to begin with."""
-        ...
-
-    def canonical(self, state: S) -> S:
-        """The one state that stands for all that are like it."""
-        ...
+        raise NotImplementedError
 
     def moves(self, state: S) -> Iterator[tuple[str, S]]:
         """Whatever can happen next, in words, and the state after it."""
-        ...
+        raise NotImplementedError
 
-    def judges(self) -> tuple[Judge[S], ...]:
-        """The promises."""
-        ...
+    def canonical(self, state: Any) -> S:
+        """The one state that stands for all that are like it: nodes are alike, so they are kept
+        sorted."""
+        same: S = state._replace(sites=tuple(sorted(state.sites)))
+        return same
 
     def picture(self, state: S) -> str:
         """The state as a picture; empty if there is none."""
-        ...
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Explored(NamedTuple):
 def explore(model: Explorable[S], *judges: Judge[S]) -> Explored:
     """Go through every state that can be reached, until a judge objects to one; by default, the
     model's own."""
-    judges = judges or model.judges()
+    judges = judges or model.judges
     came_from: dict[S, S | None] = {model.canonical(start): None for start in model.starts()}
     queue = list(came_from)
     for state in queue:  # grows as it goes

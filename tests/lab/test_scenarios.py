@@ -38,7 +38,7 @@ IN_DETAIL = [
     ("failover", "replicas=0"),
 ]
 """What is looked at more closely, and breaks a promise: of those, a short run plays no others."""
-ALSO_FULL = [("late-reply", "one-server"), ("amnesia", "disk")]
+ALSO_FULL = [("amnesia", "disk")]
 """What keeps every promise in a scenario of which a short run plays another variant."""
 ALL = [
     pytest.param(s, v, marks=pytest.mark.full)

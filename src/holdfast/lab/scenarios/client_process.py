@@ -47,66 +47,52 @@ class Recipe(StrEnum):
 
 
 class CarelessLock:
-    """A key on one Redis server, deleted by its holder without comparing the value.
+    """A key on one Redis server, deleted by its holder without comparing the value. It is its own
+    lease, which has no fence, and learns of no loss.
 
     `in_one_step`: its time is set together with the key; otherwise its holder dies before EXPIRE.
     """
 
+    fence = None
+    held = True
+
     def __init__(self, url: str, ttl: float, *, in_one_step: bool) -> None:
         parts = urlsplit(url)
         self._address = (parts.hostname or "", parts.port or 0)
-        self._ttl = ttl
-        self._in_one_step = in_one_step
+        self._ttl, self._until = ttl, 0.0
+        self._options = ("PX", int(ttl * 1000)) if in_one_step else ()
 
-    def acquire(self, *, timeout: float) -> "CarelessLease | None":
+    def acquire(self, *, timeout: float) -> "CarelessLock | None":
         """Poll for at most `timeout` seconds."""
         give_up_at = time.monotonic() + timeout
         while True:
             asked = time.monotonic()
-            if self._set():
-                return CarelessLease(self, asked + self._ttl)
+            if self._command("SET", KEY, secrets.token_hex(4), "NX", *self._options) == "OK":
+                self._until = asked + self._ttl
+                return self
             if time.monotonic() > give_up_at:
                 return None
             time.sleep(0.01)
-
-    def command(self, *words: str | int) -> object:
-        """Send a command. If there is no answer, the connection is closed all the same; the command
-        may still be executed."""
-        with Connection(self._address, ANSWER_WITHIN) as connection:
-            return connection.command(*words)
-
-    def _set(self) -> bool:
-        options = ("PX", int(self._ttl * 1000)) if self._in_one_step else ()
-        return self.command("SET", KEY, secrets.token_hex(4), "NX", *options) == "OK"
-
-
-class CarelessLease:
-    """It has no fence, and learns of no loss."""
-
-    fence = None
-
-    def __init__(self, lock: CarelessLock, until: float) -> None:
-        self._lock = lock
-        self._until = until
-
-    @property
-    def held(self) -> bool:
-        """It never learns of a loss."""
-        return True
 
     def remaining(self) -> float:
         return max(0.0, self._until - time.monotonic())
 
     def release(self) -> None:
         """Delete the key, also if another client holds it."""
-        self._lock.command("DEL", KEY)
+        self._command("DEL", KEY)
 
     def on_lost(self, callback: Callable[[object], object]) -> None:
         """It is never called."""
 
+    def _command(self, *words: str | int) -> object:
+        """Send a command. If there is no answer, the connection is closed all the same; the command
+        may still be executed."""
+        with Connection(self._address, ANSWER_WITHIN) as connection:
+            return connection.command(*words)
+
 
 Lock: TypeAlias = holdfast.Lock | CarelessLock
-Lease: TypeAlias = holdfast.Lease | CarelessLease
+Lease: TypeAlias = holdfast.Lease | CarelessLock
 
 
 PLAIN, FENCED = "plain", "fenced"

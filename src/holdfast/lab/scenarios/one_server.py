@@ -11,7 +11,7 @@ from holdfast.lab.scenarios.scenario import (
     Scenario,
     Variant,
 )
-from holdfast.lab.scenarios.stage import Stage, quorum_of
+from holdfast.lab.scenarios.stage import Stage
 
 DEADLOCK_TTL = 1.0
 
@@ -143,21 +143,18 @@ PAUSE = Scenario(
 LATE_REPLY_TTL = 6.0
 
 
-def _late_reply(stage: Stage, *, count: int, recipe: Recipe = Recipe.HOLDFAST) -> None:
-    nodes = stage.nodes(count)
-    url = nodes[0].url if count == 1 else quorum_of(nodes)
+def _late_reply(stage: Stage, *, recipe: Recipe) -> None:
+    redis = stage.node()
     a, b = (
-        stage.client(who, url, ttl=LATE_REPLY_TTL, renew=False, recipe=recipe) for who in ("A", "B")
+        stage.client(who, redis.url, ttl=LATE_REPLY_TTL, renew=False, recipe=recipe)
+        for who in ("A", "B")
     )
     a.acquires()
     a.releases()
-    frozen = nodes[: count // 2 + 1]
-    for node in frozen:
-        node.freeze()
+    redis.freeze()
     a.tries(timeout=0.3)
-    for node in frozen:
-        node.thaw()
-        stage.wait_until(partial(node.command, "PING"), "answer")
+    redis.thaw()
+    stage.wait_until(partial(redis.command, "PING"), "answer")
     stage.calm()
     if b.tries(timeout=1.5).kind is Kind.GRANTED:
         b.releases()
@@ -175,23 +172,17 @@ LATE_REPLY = Scenario(
         Variant(
             "closed",
             "a client that closes the connection when there is no answer (SET NX PX)",
-            partial(_late_reply, count=1, recipe=Recipe.SET_DEL),
+            partial(_late_reply, recipe=Recipe.SET_DEL),
             "Closing the connection does not cancel the request. The lock stays until its ttl has "
             "passed, and no client can acquire it until then.",
             breaks=(NOT_GRANTED,),
         ),
         Variant(
-            "one-server",
-            "holdfast on one server",
-            partial(_late_reply, count=1),
+            "holdfast",
+            "the same with holdfast",
+            partial(_late_reply, recipe=Recipe.HOLDFAST),
             "holdfast sends the release behind the acquire, on the same connection. When the "
             "node resumes, it executes both, in that order.",
-        ),
-        Variant(
-            "quorum",
-            "holdfast on three nodes, two of which are frozen",
-            partial(_late_reply, count=3),
-            "The same, on every node.",
         ),
     ],
 )
@@ -201,9 +192,7 @@ FAILOVER_TTL = 4.0
 
 
 def _failover(stage: Stage, *, replicas: int) -> None:
-    master, replica = stage.node("master"), stage.node("replica")
-    link = stage.link(master)
-    replica.follow(master, link.port)
+    master, replica, link = stage.pair()
     a = stage.client("A", f"{master.url}?replicas={replicas}", ttl=FAILOVER_TTL, renew=False)
     b = stage.client("B", replica.url, ttl=FAILOVER_TTL, renew=False)
     a.acquires()

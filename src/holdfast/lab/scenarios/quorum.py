@@ -202,9 +202,7 @@ def _partition_of_quorum(stage: Stage) -> None:
 
 def _partition_of_pair(stage: Stage) -> None:
     """A keeps the master, B reaches its replica, which is promoted there."""
-    master, replica = stage.node("master"), stage.node("replica")
-    link = stage.link(master)
-    replica.follow(master, link.port)
+    master, replica, link = stage.pair()
     a = stage.client("A", master.url, ttl=PARTITION_TTL)
     b = stage.client("B", replica.url, ttl=PARTITION_TTL)
     a.acquires()

@@ -116,6 +116,13 @@ class Stage(Log):
         names = [f"n{number}" for number in range(1, count + 1)]
         return [self.node(name, append_only=append_only, own_clock=own_clock) for name in names]
 
+    def pair(self) -> tuple[Node, Node, Link]:
+        """Start a master and its replica, and the network between them."""
+        master, replica = self.node("master"), self.node("replica")
+        link = self.link(master)
+        replica.follow(master, link.port)
+        return master, replica, link
+
     def sqlite(self) -> str:
         """The URL of an SQLite file of this run."""
         return f"sqlite://{quote(str(self._folder / 'locks.db'))}"

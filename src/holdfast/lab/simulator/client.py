@@ -133,9 +133,6 @@ class Client:
         for process in self.tasks[:1]:
             process.cancel()
 
-    def pause(self) -> None:
-        self.pauses += 1
-
     def go_on(self, *, timers_first: bool) -> None:
         """Resume: run the timers and read the messages that waited."""
         self.pauses -= 1

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.network import Wire
 from holdfast.lab.simulator.record import Record, When
 from holdfast.lab.simulator.server import BaseServer
 
@@ -63,16 +62,12 @@ class Cut(Fault):
     kind = "partition"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
-        client, nodes = f"c{self.client}", [f"n{node}" for node in self.nodes]
-        pairs = [run.clients[self.client].wires[node] for node in self.nodes]
-        wires: list[Wire] = []
-        cuts: list[tuple[str, str]] = []
-        if self.to:
-            wires += [there for there, _ in pairs]
-            cuts.append((client, ", ".join(nodes)))
-        if self.back:
-            wires += [back for _, back in pairs]
-            cuts += [(node, client) for node in nodes]
+        client, nodes = run.clients[self.client], [f"n{node}" for node in self.nodes]
+        pairs = [client.wires[node] for node in self.nodes]
+        there, back = [wire for wire, _ in pairs], [wire for _, wire in pairs]
+        wires = (there if self.to else []) + (back if self.back else [])
+        cuts = [(client.name, ", ".join(nodes))] if self.to else []
+        cuts += [(node, client.name) for node in nodes if self.back]
         for wire in wires:
             wire.cuts += 1
         for who, peer in cuts:
@@ -222,7 +217,7 @@ class Pause(Fault):
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
-        client.pause()
+        client.pauses += 1
         run.record.add(client.name, Kind.PAUSED)
         yield self.lasting
         if client.pauses == 1:

@@ -58,74 +58,6 @@ TIDY_AFTER = 0.3
 """How soon after a turn nothing of it may be left on a node that has answered everything."""
 
 
-class Leftovers:
-    """Nothing of a lock may be left on a node, or in a client, after a turn or at the end."""
-
-    def __init__(self, plan: Plan, run: FaultInjector) -> None:
-        self._plan, self._run, self._find = plan, run, run.record.find
-        self._timeline = run.record.timeline
-
-    def check_later(self, turn: Turn) -> None:
-        """Check the nodes soon after a turn."""
-        turn.ended_at = min(turn.ended_at, self._timeline.now)
-        self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._check(turn))
-
-    def check_all(self) -> None:
-        """At the end: no lock on any node, no waiter, no renewer that failed."""
-        for server in self._run.servers:
-            for left in server.leftovers():
-                self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
-        for client in self._run.clients:
-            if client.crashed:
-                continue
-            for loop, process in client.loops.items():
-                if process.error is not None:
-                    self._find("internal error", f"the {loop} is dead", client.name)
-            for waiter_id in client.notifications:
-                if waiter_id not in client.loops:
-                    self._find(LEFT_BEHIND, f"a waiter: {waiter_id}", client.name)
-
-    def _check(self, turn: Turn) -> None:
-        """Nothing may be left on a node that has answered every message of the turn. Over a quorum,
-        a minority may have refused to release the lock: there it expires."""
-        if turn.client.crashed:
-            return
-        if _is_pending(turn):
-            if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
-                self.check_later(turn)
-            return  # else it is not sent again, and expires
-        later, refused = False, list[str]()
-        links = turn.client.store.connections
-        breaks = [(link.breaks, link.server.run) for link in links]
-        if breaks != turn.breaks and self._plan.engine != "redis":
-            return  # the servers have the same data: what was left by way of one expires on all
-        for index, link in enumerate(links):
-            server = link.server
-            if breaks[index] != turn.breaks[index]:
-                continue  # what was left there expires
-            if not link.is_idle:
-                later = True
-                continue
-            for left in server.remains(turn.spec.key, turn.holder):
-                what = left.holder if left.has_turn else "a place in the queue"
-                if server.refused == turn.refused[index]:
-                    self._find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
-                else:
-                    refused.append(f"{server.name}: {what}")
-        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
-        if len(refused) >= self._plan.quorum and not given_up:
-            self._find(LEFT_BEHIND, ", ".join(refused))
-        if later:
-            self.check_later(turn)
-
-
-def _is_pending(turn: Turn) -> bool:
-    """Whether the client has yet to send its release: behind another one, which waits for nodes
-    that do not answer."""
-    holder = turn.holder if turn.lease is None else turn.lease.holder
-    return turn.client.runtime.pending.find(holder) is not None
-
-
 SOON = OFFER + 0.2
 """How long a free lock may stay free while a client waits for it, without faults: one offer may be
 made to a waiter that has given up, and could not report it."""
@@ -157,7 +89,6 @@ class Observer:
         self.find = run.record.find
         self._waiting: dict[str, Turn] = {}
         """By hold, the turns whose acquire has not returned."""
-        self.leftovers = Leftovers(plan, run)
         self._numbers = count(1)
         self.closing = False
         """Whether tasks stop before their next section."""
@@ -225,7 +156,7 @@ class Observer:
         hasty = bool(timeout)  # the last try may have had no time to be answered
         if why == "unavailable" and not hasty and self._is_calm(turn.asked_at):
             self.find("refused for no reason", "all nodes were well", client.name)
-        self.leftovers.check_later(turn)
+        self._check_later(turn)
 
     def granted(self, turn: Turn, lease: LeaseState) -> None:
         """Backed by a quorum, with a fence that a quorum knows, in turn, without undue delay."""
@@ -352,7 +283,7 @@ class Observer:
         if not lost:
             self._add(turn, Kind.RELEASED)
         self._free_since[turn.section.name] = self._timeline.now
-        self.leftovers.check_later(turn)
+        self._check_later(turn)
 
     def note(self, turn: Turn, text: str) -> None:
         """Something worth a line."""
@@ -372,6 +303,65 @@ class Observer:
         granted = [hold for hold in self._record.history.holds() if hold.who == client.name]
         if not any(hold.name == name and hold.granted is not None for hold in granted):
             self.find("lock unavailable after healing", f"{name} was not granted", client.name)
+
+    def check_leftovers(self) -> None:
+        """At the end: no lock on any node, no waiter, no renewer that failed."""
+        for server in self._run.servers:
+            for left in server.leftovers():
+                self.find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
+        for client in self._run.clients:
+            if client.crashed:
+                continue
+            for loop, process in client.loops.items():
+                if process.error is not None:
+                    self.find("internal error", f"the {loop} is dead", client.name)
+            for waiter_id in client.notifications:
+                if waiter_id not in client.loops:
+                    self.find(LEFT_BEHIND, f"a waiter: {waiter_id}", client.name)
+
+    def _check_later(self, turn: Turn) -> None:
+        """Check the nodes soon after a turn."""
+        turn.ended_at = min(turn.ended_at, self._timeline.now)
+        self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._check_tidy(turn))
+
+    def _check_tidy(self, turn: Turn) -> None:
+        """Nothing may be left on a node that has answered every message of the turn. Over a quorum,
+        a minority may have refused to release the lock: there it expires."""
+        if turn.client.crashed:
+            return
+        if self._is_pending(turn):
+            if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
+                self._check_later(turn)
+            return  # else it is not sent again, and expires
+        later, refused = False, list[str]()
+        links = turn.client.store.connections
+        breaks = [(link.breaks, link.server.run) for link in links]
+        if breaks != turn.breaks and self._plan.engine != "redis":
+            return  # the servers have the same data: what was left by way of one expires on all
+        for index, link in enumerate(links):
+            server = link.server
+            if breaks[index] != turn.breaks[index]:
+                continue  # what was left there expires
+            if not link.is_idle:
+                later = True
+                continue
+            for left in server.remains(turn.spec.key, turn.holder):
+                what = left.holder if left.has_turn else "a place in the queue"
+                if server.refused == turn.refused[index]:
+                    self.find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
+                else:
+                    refused.append(f"{server.name}: {what}")
+        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
+        if len(refused) >= self._plan.quorum and not given_up:
+            self.find(LEFT_BEHIND, ", ".join(refused))
+        if later:
+            self._check_later(turn)
+
+    def _is_pending(self, turn: Turn) -> bool:
+        """Whether the client has yet to send its release: behind another one, which waits for nodes
+        that do not answer."""
+        holder = turn.holder if turn.lease is None else turn.lease.holder
+        return turn.client.runtime.pending.find(holder) is not None
 
     def _backed(self, client: Client, lease: LeaseState, until: float, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had

@@ -1,6 +1,7 @@
 """One run of a plan: servers, clients and their tasks, a network, and the faults between them."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -102,7 +103,7 @@ class Simulation:
         self._probe(within)
         left_for = LATEST + max(plan.max_ttl * 1.02, self.engine.lingers)
         timeline.run(timeline.now + left_for + self.injector.set_back)
-        self.observer.leftovers.check_all()
+        self.observer.check_leftovers()
         history = self.record.history
         judged = [
             *overlaps(history),
@@ -178,32 +179,24 @@ def take(observer: Observer, turn: Turn) -> Steps[None]:
         observer.refused(turn, "held")
         return
     observer.granted(turn, lease)
-    error: BaseException | None = None
     try:
         yield from _work(observer, turn, lease)
     except CancelledError as cancelled:
-        error = cancelled
-    yield from _leave(observer, turn, lease, error)
-    if error is not None:
-        raise error
+        yield from _leave(observer, turn, lease, cancelled)
+        raise
+    yield from _leave(observer, turn, lease, None)
 
 
 def _work(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
-    half = turn.section.work / 2
-    yield Sleep(turn.client.clock() + half)
-    if turn.section.extend_to is not None:
-        yield from _extend(observer, turn, lease, turn.section.extend_to)
-    yield Sleep(turn.client.clock() + half)
-
-
-def _extend(observer: Observer, turn: Turn, lease: LeaseState, ttl: float) -> Steps[None]:
-    try:
-        yield from extend(turn.client.runtime, lease, ttl)
-    except LockError:
-        return  # it is lost, or still what it was
-    now = turn.client.clock()
-    if not lease.is_held(now):
-        observer.find("loss not reported", "extended, and not held", turn.client.name)
+    client, section = turn.client, turn.section
+    yield Sleep(client.clock() + section.work / 2)
+    if section.extend_to is not None:
+        # An error means that the lease is lost, or still what it was.
+        with suppress(LockError):
+            yield from extend(client.runtime, lease, section.extend_to)
+            if not lease.is_held(client.clock()):
+                observer.find("loss not reported", "extended, and not held", client.name)
+    yield Sleep(client.clock() + section.work / 2)
 
 
 def _leave(

@@ -1,7 +1,7 @@
 """The data of a virtual Redis server, and the commands on it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Set: TypeAlias = dict[bytes, float]
 Value: TypeAlias = bytes | Set
@@ -16,33 +16,19 @@ class Status(NamedTuple):
 OK = Status(b"OK")
 
 
-class Channels(Protocol):
-    """The subscribers of a server."""
-
-    def publish(self, channel: bytes, message: bytes) -> int: ...
-
-    def listeners(self, channel: bytes) -> int:
-        """The number of subscribers."""
-        ...
-
-
 class CommandError(Exception):
     """A command that this server does not know, or wrong arguments."""
 
 
-class WrongTypeError(CommandError):
-    """A command for another type of value."""
-
-    def __init__(self) -> None:
-        super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
+WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 class Keyspace:
     """All keys of one server. Methods with the name of a command take its words."""
 
-    def __init__(self, clock: Callable[[], float], channels: Channels) -> None:
-        self._clock = clock
-        self.publish, self.listeners = channels.publish, channels.listeners
+    def __init__(self, clock: Callable[[], float], server: Any) -> None:
+        """The server has the subscribers: it can `publish`, and count its `listeners`."""
+        self._clock, self.publish, self.listeners = clock, server.publish, server.listeners
         self._values: dict[bytes, Value] = {}
         self._ends: dict[bytes, int] = {}
 
@@ -61,14 +47,14 @@ class Keyspace:
         """The members of a sorted set, with their scores."""
         value = self._find(key)
         if isinstance(value, bytes):
-            raise WrongTypeError
+            raise CommandError(WRONG_TYPE)
         return {} if value is None else value
 
     def get(self, key: bytes) -> bytes | None:
         """The text under a key."""
         value = self._find(key)
         if isinstance(value, dict):
-            raise WrongTypeError
+            raise CommandError(WRONG_TYPE)
         return value
 
     def set(self, key: bytes, value: bytes, *options: bytes) -> Status | None:

@@ -11,8 +11,6 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Granted,
-    Inspect,
-    Listing,
     Raise,
     Release,
     Repair,
@@ -67,16 +65,15 @@ def _executed(
     node: Node, kind: type, holder: str, number: int = 0, reads: bool = False
 ) -> tuple[Node, int | None]:
     """Put a server into the node's state, have it execute a request, and read its new state."""
-    server, (lock, fence, _) = _new_server(), keys_of(KEY)
+    server = Server("node", Timeline(0), durable=False, internal_error=_fail)
+    lock, fence, _ = keys_of(KEY)
     for member in node.owner:
         _ask(server, _request(Acquire, member, 0, node.shared))
     server.data.set(fence, b"%d" % (BASE + node.counter))
     answer = _ask(server, _request(kind, holder, number, reads))
     counter = int(server.data.get(fence) or 0) - BASE
-    owner = (server.data.get(lock) or b"").decode()
-    shared = shares_of(owner) is not None
-    if shared:
-        owner = "".join(sorted(_members(server)))
+    owner = "".join(sorted(place.holder for place in server.places(KEY) if place.has_turn))
+    shared = shares_of((server.data.get(lock) or b"").decode()) is not None
     after = Node(owner, counter, shared)
     return after, answer.fence - BASE if isinstance(answer, Granted) else None
 
@@ -90,15 +87,6 @@ def _request(kind: type, holder: str, number: int, reads: bool) -> ToNode:
     return Raise(KEY, holder, BASE + number) if kind is Raise else Release(KEY, holder)
 
 
-def _members(server: Server) -> list[str]:
-    """The readers that share the lock."""
-    answer = _ask(server, Inspect(KEY))
-    if not isinstance(answer, Listing):
-        raise TypeError(answer)
-    [seen] = answer.leases
-    return [seen.holder, *(holder for holder, _ in seen.others)]
-
-
 def _ask(server: Server, request: ToNode) -> Answer:
     """Have a server execute a request, by the engine's own script for it."""
     commands = Commands(quorum=True, keep=KEEP, channel="")
@@ -106,10 +94,6 @@ def _ask(server: Server, request: ToNode) -> Answer:
     while isinstance(answers, Exchange):
         answers = conclude(answers, [server.execute(command) for command in answers.commands])
     return answers[0]
-
-
-def _new_server() -> Server:
-    return Server("node", Timeline(0), durable=False, internal_error=_fail)
 
 
 def _fail(why: str) -> None:

@@ -1,6 +1,5 @@
 """What happens on a stage, and its clients: they get orders, are stopped, and are killed."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.scenarios.client_process import Role, Worker
-from holdfast.lab.servers.process import bound_to_us
+from holdfast.lab.servers.process import bound_to_us, suspend
 
 TIME_LIMIT = 20.0
 """How long anything may take on a busy machine, in seconds."""
@@ -159,9 +158,7 @@ class Actor:
         return received
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-        if sys.platform == "linux":
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        suspend(self._process)
         self._log.note(self.who, Kind.PAUSED)
 
     def wake(self) -> None:

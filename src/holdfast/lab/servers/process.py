@@ -128,10 +128,7 @@ class ServerProcess:
 
     def freeze(self) -> None:
         """Stop it (SIGSTOP): its connections stay open, and nothing is answered."""
-        process = self._started()
-        process.send_signal(signal.SIGSTOP)
-        if sys.platform == "linux":  # elsewhere there is no way to wait for it
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        suspend(self._started())
 
     def thaw(self) -> None:
         self._started().send_signal(signal.SIGCONT)
@@ -175,6 +172,13 @@ class ServerProcess:
         with self.log.open(errors="replace") as log:
             log.seek(self._log_began)
             return log.read()
+
+
+def suspend(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process, and wait until it is."""
+    process.send_signal(signal.SIGSTOP)
+    if sys.platform == "linux":  # elsewhere there is no way to wait for it
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
@@ -261,12 +265,6 @@ def _launch(command: list[str], folder: Path, log: Path) -> subprocess.Popen[byt
 
 class ProgramMissing(RuntimeError):
     """A server's program is not installed; the text says how to get it."""
-
-
-def need_library(module: str, remedy: str) -> None:
-    """Make sure that a library is installed."""
-    there = importlib.util.find_spec(module) is not None
-    required(module if there else None, f"library {module}", remedy)
 
 
 def find_redis() -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.lab.simulator.attacks import ATTACKS, MORE, OF_ENGINE, Target
-from holdfast.lab.simulator.engines import SimulatedEngine, engine
+from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
 
@@ -127,13 +127,13 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
         durable = False
     durable = durable or not simulated.loses_data
     target = Target(random, simulated, nodes, clients, ttl, seconds, may_lose_data=not durable)
-    faults = _clocks(target, setup, simulated)
+    faults = _clocks(target, setup)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
         faults += random.choice((*ATTACKS, *OF_ENGINE.get(setup.engine, ())))(target)
     more = Random(f"more for {seed}")  # noqa: S311
     for _ in range(more.choice((0, 0, 1, 1, 2))):
         faults += more.choice(MORE)(replace(target, random=more))
-    tail, tasks = random.choice(TAILS), _tasks(random, clients, ttl, seconds, simulated)
+    tail, tasks = random.choice(TAILS), _tasks(target)
     if setup.shared:
         quorum = setup.engine == "redis" and nodes > 1
         tasks = _shared(random, tasks, KINDS[:3] if quorum else KINDS)
@@ -152,9 +152,9 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     )
 
 
-def _clocks(target: Target, setup: Setup, simulated: SimulatedEngine) -> list[Fault]:
+def _clocks(target: Target, setup: Setup) -> list[Fault]:
     """Clocks that are wrong, by as much as is allowed for."""
-    random, start = target.random, When(Mark.START)
+    random, simulated, start = target.random, target.engine, When(Mark.START)
     faults: list[Fault] = []
     if random.random() < 0.3 and setup.drift == 1.0:
         return faults
@@ -175,18 +175,12 @@ def _clocks(target: Target, setup: Setup, simulated: SimulatedEngine) -> list[Fa
     return faults
 
 
-def _tasks(
-    random: Random, clients: int, ttl: float, seconds: float, simulated: SimulatedEngine
-) -> tuple[Task, ...]:
-    tasks = [
-        Task(client, _sections(random, ttl, seconds, NAMES[0], simulated))
-        for client in range(clients)
-    ]
-    while random.random() < simulated.busy:
+def _tasks(target: Target) -> tuple[Task, ...]:
+    random, clients = target.random, range(target.clients)
+    tasks = [Task(client, _sections(target, NAMES[0])) for client in clients]
+    while random.random() < target.engine.busy:
         name = random.choice(NAMES)
-        tasks.append(
-            Task(random.randrange(clients), _sections(random, ttl, seconds, name, simulated))
-        )
+        tasks.append(Task(random.choice(clients), _sections(target, name)))
     return tuple(tasks)
 
 
@@ -199,16 +193,15 @@ def _shared(random: Random, tasks: tuple[Task, ...], kinds: tuple[int, ...]) -> 
     return tuple(replace(task, sections=tuple(map(shared, task.sections))) for task in tasks)
 
 
-def _sections(
-    random: Random, ttl: float, seconds: float, name: str, simulated: SimulatedEngine
-) -> tuple[Section, ...]:
+def _sections(target: Target, name: str) -> tuple[Section, ...]:
     # Some come late, and meet nodes for the first time that have restarted before.
+    random, seconds = target.random, target.seconds
     late = random.uniform(0, seconds) if random.random() < 0.2 else 0.0
     sections: list[Section] = []
     busy = late
     lively = random.random() < 0.5
     while busy < seconds:
-        section = _section(random, ttl, name, simulated, lively=lively)
+        section = _section(target, name, lively=lively)
         if late and not sections:
             section = replace(section, rest=late)
         sections.append(section)
@@ -216,9 +209,8 @@ def _sections(
     return tuple(sections)
 
 
-def _section(
-    random: Random, ttl: float, name: str, simulated: SimulatedEngine, *, lively: bool
-) -> Section:
+def _section(target: Target, name: str, *, lively: bool) -> Section:
+    random, ttl, simulated = target.random, target.ttl, target.engine
     longer = min(random.expovariate(2 if lively else 0.7), LONGEST_REST)
     rest = random.choice((0.0, random.uniform(0, 0.05), longer))
     timeout = random.choice((None, None, 0.0, random.uniform(0, ttl), 2 * ttl))

@@ -99,20 +99,19 @@ class Link:
         return Connection(self.network, self.there, self.back, self.client.arrives(broken))
 
     def send(self, connection: Connection, data: Any, received: Resume) -> None:
-        """Send something to the server; `received` gets what the server sends back."""
-        connection.to_node(lambda: self.deliver(connection, data, received))
-
-    def deliver(self, connection: Connection, data: Any, received: Resume) -> None:
-        """Something arrives at the server. What arrives first opens the connection, if the server
-        is up."""
+        """Send something to the server; `received` gets what the server sends back. What arrives
+        first opens the connection, if the server is up."""
 
         def reply(message: Any) -> None:
             self.client.arrives(lambda: received(message))()
 
-        if connection.run or self.server.accept(connection):
-            self.server.receive(connection, data, reply)
-        else:
-            connection.reset()
+        def arrive() -> None:
+            if connection.run or self.server.accept(connection):
+                self.server.receive(connection, data, reply)
+            else:
+                connection.reset()
+
+        connection.to_node(arrive)
 
 
 class Store:

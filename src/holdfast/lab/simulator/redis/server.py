@@ -16,7 +16,6 @@ import hiredis
 
 from holdfast.core.lease_state import LeaseState
 from holdfast.engines.redis.keys import keys_of, shares_of
-from holdfast.lab.servers.process import need_library
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.redis.keyspace import (
     CommandError,
@@ -189,7 +188,6 @@ class Scripts:
     """One Lua for all virtual servers of this process: a script is over before the next begins."""
 
     def __init__(self) -> None:
-        need_library("lupa", "pip install 'holdfast[lab]'")
         from lupa import lua51
 
         runtime: Any = lua51.LuaRuntime  # what type checkers know of it is out of date

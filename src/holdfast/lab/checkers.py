@@ -171,31 +171,23 @@ def unnotified(history: History, tolerance: float, until: float | None = None) -
     not judged. A release or an extension that comes a little late counts as a late notice.
     """
     over = history.end if until is None else until
-    absences = Absences(history)
-    return [
-        finding
-        for leases in history.leases().values()
-        for lease in leases
-        for finding in _silence(lease, absences, tolerance, over)
-    ]
-
-
-def _silence(lease: Hold, absences: Absences, tolerance: float, over: float) -> Iterator[Finding]:
-    """The first deadline that passed in silence, if there is one."""
-    for since, deadline, renewed in lease.terms:
-        expired = max(since, deadline)  # it may have run out before it was granted
-        due = absences.due(lease.who, expired, tolerance)
-        crash = absences.crash(lease.who, since)
-        if due < min(renewed, lease.given_up, crash, over):
-            yield _late_loss(lease, expired, renewed)
-            return
+    absences, findings = Absences(history), list[Finding]()
+    for lease in history.holds():
+        for since, deadline, renewed in lease.terms:
+            expired = max(since, deadline)  # it may have run out before it was granted
+            due = absences.due(lease.who, expired, tolerance)
+            crash = absences.crash(lease.who, since)
+            if due < min(renewed, lease.given_up, crash, over):
+                findings.append(_late_loss(lease, expired, renewed))
+                break  # what follows is no news
+    return findings
 
 
 def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
     noticed = min(renewed, lease.given_up)
     if noticed == inf:
         what = "never learned of it"
-    elif noticed == lease.lost:
+    elif noticed == lease.at(Kind.LOST):
         what = f"learned of it at {seconds(noticed)}"
     elif noticed == renewed:
         what = f"extended it at {seconds(noticed)}"

@@ -114,29 +114,34 @@ class Hold:
     name: str
     hold: str
     asked: float
-    granted: float | None = None
     fence: int | None = None
     shares: int = 1
     """How many leases of its kind may be valid at once; 0: any number."""
     deadlines: list[tuple[float, float]] = field(default_factory=list)
     """Since when which deadline was believed in."""
-    releasing: float | None = None
-    released: float | None = None
-    lost: float | None = None
-    refused: float | None = None
+    first: dict[Kind, float] = field(default_factory=dict)
+    """When it was granted, released and so on, for the first time."""
 
     def __str__(self) -> str:
         return self.who if self.fence is None else f"{self.who} (fence {self.fence})"
 
+    def at(self, kind: Kind) -> float:
+        """When that happened first; `inf`: never."""
+        return self.first.get(kind, inf)
+
+    @property
+    def granted(self) -> float | None:
+        return self.first.get(Kind.GRANTED)
+
     @property
     def answered(self) -> float:
         """When its client knew whether it had got it; `inf`: never."""
-        return earliest(self.granted, self.refused)
+        return min(self.at(Kind.GRANTED), self.at(Kind.REFUSED))
 
     @property
     def given_up(self) -> float:
         """When its holder released it or learned of its loss; `inf`: neither."""
-        return earliest(self.releasing, self.released, self.lost, self.refused)
+        return min(map(self.at, (Kind.RELEASING, Kind.RELEASED, Kind.LOST, Kind.REFUSED)))
 
     @property
     def ended(self) -> float:
@@ -203,11 +208,6 @@ def seconds(instant: float) -> str:
     return f"{instant:.3f} s"
 
 
-def earliest(*instants: float | None) -> float:
-    """The earliest of these instants; `inf` if there is none."""
-    return min((each for each in instants if each is not None), default=inf)
-
-
 class History:
     """All events of one run, in the order of time."""
 
@@ -255,7 +255,13 @@ class History:
         for event in self.events:
             if event.kind in HOLD_KINDS and event.hold:
                 new = Hold(event.who, event.name, event.hold, event.at)
-                _apply(found.setdefault(event.hold, new), event)
+                hold = found.setdefault(event.hold, new)
+                if event.kind is Kind.GRANTED and hold.granted is None:
+                    hold.fence = event.fence
+                    hold.shares = 1 if event.shares is None else event.shares
+                if event.kind in (Kind.GRANTED, Kind.EXTENDED):
+                    hold.deadlines.append((event.at, event.until))
+                hold.first.setdefault(event.kind, event.at)
         return list(found.values())
 
     def leases(self) -> dict[str, list[Hold]]:
@@ -293,22 +299,3 @@ class Absences:
             if since <= due:
                 due = max(due, until + tolerance)
         return due
-
-
-def _apply(hold: Hold, event: Event) -> None:
-    match event.kind:
-        case Kind.GRANTED:
-            if hold.granted is None:
-                hold.granted, hold.fence = event.at, event.fence
-                hold.shares = 1 if event.shares is None else event.shares
-            hold.deadlines.append((event.at, event.until))
-        case Kind.EXTENDED:
-            hold.deadlines.append((event.at, event.until))
-        case Kind.RELEASING:
-            hold.releasing = earliest(hold.releasing, event.at)
-        case Kind.RELEASED:
-            hold.released = earliest(hold.released, event.at)
-        case Kind.LOST:
-            hold.lost = earliest(hold.lost, event.at)
-        case Kind.REFUSED:
-            hold.refused = earliest(hold.refused, event.at)

@@ -167,8 +167,8 @@ def _counted(name: str) -> str:
 def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
     """The wait for a lock, the time in which it was held, and the time that its release took."""
     tint = lanes.tints[hold.who]
-    ends = [end for end in (hold.granted, hold.refused, hold.lost, died) if end is not None]
-    yield Span(Look.WAITING, hold.asked, min(ends), tint, group=hold.hold)
+    end = min(hold.answered, hold.at(Kind.LOST), died)
+    yield Span(Look.WAITING, hold.asked, end, tint, group=hold.hold)
     if hold.granted is None:
         return
     fence = "" if hold.fence is None else lanes.facts.fences[hold.fence]
@@ -182,8 +182,9 @@ def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
     expired, noticed = hold.deadlines[-1][1], min(hold.given_up, died, lanes.end)
     if expired + _AT_ONCE < noticed:
         yield Span(Look.EXPIRED, expired, noticed, None, _EXPIRED, hold.hold)
-    if hold.releasing is not None and hold.released is not None:
-        yield Span(Look.WAITING, hold.releasing, hold.released, tint, group=hold.hold)
+    releasing, released = hold.at(Kind.RELEASING), hold.at(Kind.RELEASED)
+    if max(releasing, released) < inf:
+        yield Span(Look.WAITING, releasing, released, tint, group=hold.hold)
 
 
 def _end_of_vote(vote: Event, history: History) -> float:

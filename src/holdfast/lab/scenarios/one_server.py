@@ -2,15 +2,10 @@
 
 from functools import partial
 
+from holdfast.lab.checkers import NOT_GRANTED, TWO_HOLDERS, UNCHECKED_WRITE
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.client_process import Recipe
-from holdfast.lab.scenarios.scenario import (
-    NOT_GRANTED,
-    TWO_HOLDERS,
-    UNCHECKED_WRITE,
-    Scenario,
-    Variant,
-)
+from holdfast.lab.scenarios.scenario import Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 DEADLOCK_TTL = 1.0

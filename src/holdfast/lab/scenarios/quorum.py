@@ -3,14 +3,9 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from holdfast.lab.checkers import NOT_GRANTED, TWO_HOLDERS, UNCHECKED_WRITE
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.scenario import (
-    NOT_GRANTED,
-    TWO_HOLDERS,
-    UNCHECKED_WRITE,
-    Scenario,
-    Variant,
-)
+from holdfast.lab.scenarios.scenario import Scenario, Variant
 from holdfast.lab.scenarios.stage import Node, Stage, quorum_of
 from holdfast.lab.servers.redis import AppendOnly
 

@@ -4,13 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.lab import checkers
-from holdfast.lab.checkers import NOT_GRANTED, TWO_HOLDERS, UNCHECKED_WRITE
+from holdfast.lab.checkers import NOT_GRANTED
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.client_process import PLAIN
 from holdfast.lab.scenarios.stage import Stage
-
-__all__ = ["NOT_GRANTED", "TWO_HOLDERS", "UNCHECKED_WRITE", "Outcome", "Scenario", "Variant", "run"]
 
 TOLERANCE = 1.0
 """How late a busy machine may report a loss, in seconds."""

@@ -86,7 +86,8 @@ class Process(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
         self.done = False
-        self._waiting = 0
+        self.effects = 0
+        """How many of its effects are over."""
 
     def begin(self) -> None:
         self._go_on(lambda: self.steps.send(None))
@@ -94,7 +95,7 @@ class Process(Generic[T]):
     def cancel(self) -> None:
         """Throw `CancelledError` in, wherever it is; its cleanup is performed."""
         if not self.done:
-            self._waiting += 1
+            self.effects += 1
             self._go_on(lambda: self.steps.throw(CancelledError()))
 
     def crash(self) -> None:
@@ -103,28 +104,20 @@ class Process(Generic[T]):
             self.steps.close()
             self._end()
 
-    def awaits(self, waiting: int) -> bool:
-        """Whether it still waits for what it waited for then."""
-        return waiting == self._waiting and not self.done
-
     def go_on(self, result: object) -> None:
-        self._waiting += 1
+        self.effects += 1
         self._go_on(lambda: self.steps.send(result))
 
     def _go_on(self, step: Callable[[], Any]) -> None:
-        effect = self._step(step)
-        if effect is not None:
-            self._perform(effect, Resumption(self, self._waiting))
-
-    def _step(self, step: Callable[[], Any]) -> Any:
         try:
-            return step()
+            effect = step()
         except StopIteration as stop:
             self.result = stop.value
         except BaseException as error:  # noqa: BLE001 - kept in `error`
             self.error = error
-        self._end()
-        return None
+        else:
+            return self._perform(effect, Resumption(self, self.effects))
+        return self._end()
 
     def _end(self) -> None:
         self.done = True
@@ -134,16 +127,16 @@ class Process(Generic[T]):
 class Resumption:
     """How a process goes on with the result of an effect, if it still wants it."""
 
-    __slots__ = ("_process", "_waiting")
+    __slots__ = ("_process", "_number")
 
     def __init__(self, process: Process[Any], waiting: int) -> None:
         self._process = process
-        self._waiting = waiting
+        self._number = waiting
 
     @property
     def wanted(self) -> bool:
         """Whether the process has not moved on, by being cancelled."""
-        return self._process.awaits(self._waiting)
+        return self._number == self._process.effects and not self._process.done
 
     def __call__(self, result: object) -> None:
         if self.wanted:

@@ -187,6 +187,9 @@ class ScriptError(Exception):
 class Scripts:
     """One Lua for all virtual servers of this process: a script is over before the next begins."""
 
+    _perform: Perform
+    """The commands of the server that runs one now."""
+
     def __init__(self) -> None:
         from lupa import lua51
 
@@ -197,7 +200,6 @@ class Scripts:
         self._compile, self._run = sandbox[b"compile"], sandbox[b"run"]
         self._error = lua51.LuaError
         self._compiled: dict[bytes, Any] = {}
-        self._perform: Perform = _no_server
 
     def run(self, source: bytes, keys: int, words: Sequence[bytes], perform: Perform) -> Any:
         """Run a script and return its reply. The first `keys` words are KEYS, the rest ARGV."""
@@ -209,8 +211,6 @@ class Scripts:
             return _reply(self._run(script, keys, *words))
         except self._error as error:
             raise ScriptError(str(error)) from error
-        finally:
-            self._perform = _no_server
 
     def _call(self, *words: Any) -> Any:
         """`redis.call`, as a script sees it."""
@@ -265,7 +265,3 @@ def _reply(value: Any) -> Any:
 
 def _read(file: str) -> bytes:
     return files("holdfast.lab.simulator.redis").joinpath(file).read_bytes()
-
-
-def _no_server(words: Sequence[bytes]) -> Any:
-    raise ScriptError(f"no script is running: {words!r}")

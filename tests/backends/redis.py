@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.redis import nodes as redis_nodes
-from holdfast.lab.servers.process import find_valkey
 from tests.contract import Backend
 from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.masters import RedisMasters
-from tests.equipment.servers.redis import RedisServer
+from tests.equipment.servers.redis import RedisServer, find_valkey
 from tests.equipment.servers.sentinel import SentinelSet
 
 FLEETING = 1000

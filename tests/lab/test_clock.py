@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.servers.clock import Clock, build_library
-from holdfast.lab.servers.process import ProgramMissing, ServerFailed, find_redis, find_valkey
+from holdfast.lab.servers.process import ProgramMissing, ServerFailed, find_redis
 from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.redis import find_valkey
 
 
 @pytest.fixture(params=["redis", "valkey"])

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.process import ProgramMissing, find_compiler, find_redis, find_valkey
+from holdfast.lab.servers.process import ProgramMissing, find_compiler, find_redis
 from tests.equipment.servers.certificates import find_openssl
+from tests.equipment.servers.redis import find_valkey
 
 
 def hide_all_but(wheels: set[str], monkeypatch: pytest.MonkeyPatch) -> None:

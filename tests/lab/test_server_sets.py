@@ -8,9 +8,10 @@ from redis.cluster import ClusterNode as Address
 from redis.cluster import RedisCluster as ClusterClient
 from redis.sentinel import Sentinel as SentinelClient
 
-from holdfast.lab.servers.process import HOST, Refused, find_redis, find_valkey
+from holdfast.lab.servers.process import HOST, Refused, find_redis
 from tests.equipment.servers.cluster import SLOTS, RedisCluster
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.redis import find_valkey
 from tests.equipment.servers.sentinel import SentinelSet
 
 pytestmark = pytest.mark.full

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from holdfast.lab.servers.process import HOST, Refused, ServerFailed, find_redis, find_valkey
+from holdfast.lab.servers.process import HOST, Refused, ServerFailed, find_redis
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.masters import RedisMasters
-from tests.equipment.servers.redis import RedisServer
+from tests.equipment.servers.redis import RedisServer, find_valkey
 from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
 

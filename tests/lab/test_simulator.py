@@ -69,8 +69,8 @@ def test_runs_are_eventful() -> None:
         assert run.findings == (), seed
         kinds.update(event.kind for event in run.history)
         faults.update(run.faults)
-    every = {each.kind for each in Fault.__subclasses__()}
-    assert every - set(faults) == {"isolated node"}  # of other engines
+    every = {each.__name__ for each in Fault.__subclasses__()}
+    assert every - set(faults) == {"Isolate"}  # of other engines
     for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.LOST, Kind.REFUSED):
         assert kinds[kind] > 10, kind
 

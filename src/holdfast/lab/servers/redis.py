@@ -68,7 +68,7 @@ class Connection:
 class RedisServer(ServerProcess):
     """One server. Nothing is kept on disk unless `append_only` says so.
 
-    program      the server's program: `find_redis()` unless given, or `find_valkey()`
+    program      the server's program: `find_redis()` unless given
     append_only  when what was written goes to the disk: "no", "everysec" or "always"
     options      further words of the command line: ("--maxmemory", "10mb")
     own_clock    whether it has a wall clock of its own, which can jump: `server.clock.jump(60)`

@@ -127,7 +127,7 @@ class Process(Generic[T]):
 class Resumption:
     """How a process goes on with the result of an effect, if it still wants it."""
 
-    __slots__ = ("_process", "_number")
+    __slots__ = ("_number", "_process")
 
     def __init__(self, process: Process[Any], waiting: int) -> None:
         self._process = process

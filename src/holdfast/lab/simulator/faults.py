@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
@@ -21,8 +20,6 @@ class Fault:
     """Something that goes wrong, at an instant."""
 
     when: When
-    kind: ClassVar[str]
-    """Its name in reports."""
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         """Steps that do it, yield how long it lasts (None: it does not disturb the run), and undo
@@ -40,7 +37,6 @@ class Reset(Fault):
     ghost: bool
     late: float = 0.0
     """How much later the ghost arrives."""
-    kind = "broken connection"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
@@ -59,7 +55,6 @@ class Cut(Fault):
     lasting: float
     to: bool = True
     back: bool = True
-    kind = "partition"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client, nodes = run.clients[self.client], [f"n{node}" for node in self.nodes]
@@ -85,7 +80,6 @@ class Freeze(Fault):
 
     nodes: tuple[int, ...]
     lasting: float
-    kind = "frozen node"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
@@ -106,7 +100,6 @@ class Refuse(Fault):
     """Which of the errors that the engine's servers have."""
     share: float
     lasting: float
-    kind = "error reply"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         refusal = self.error, self.share
@@ -125,7 +118,6 @@ class Isolate(Fault):
 
     nodes: tuple[int, ...]
     lasting: float
-    kind = "isolated node"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
@@ -144,7 +136,6 @@ class Crash(Fault):
     nodes: tuple[int, ...]
     lasting: float
     loses_data: bool
-    kind = "node crash"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         down = [node for node in self.nodes if run.servers[node].up]
@@ -165,7 +156,6 @@ class Jump(Fault):
 
     node: int
     by: float
-    kind = "clock jump"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         run.servers[self.node].clock.jump(self.by)
@@ -180,7 +170,6 @@ class Drift(Fault):
 
     node: int
     rate: float
-    kind = "clock drift"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         run.servers[self.node].clock.run_at(self.rate)
@@ -195,7 +184,6 @@ class Skew(Fault):
     client: int
     rate: float
     calendar: float
-    kind = "client clock skew"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
@@ -213,7 +201,6 @@ class Pause(Fault):
     lasting: float
     timers_first: bool
     """What it does first when it resumes: run its timers, or read what has arrived."""
-    kind = "client pause"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
@@ -230,7 +217,6 @@ class Kill(Fault):
     """A client crashes. Nothing is cleaned up."""
 
     client: int
-    kind = "client crash"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
@@ -245,7 +231,6 @@ class Close(Fault):
     """A client is closed, whatever it does."""
 
     client: int
-    kind = "client close"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
@@ -260,7 +245,6 @@ class Cancel(Fault):
     """The oldest algorithm of a client is cancelled."""
 
     client: int
-    kind = "cancellation"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         run.clients[self.client].cancel_one()
@@ -315,7 +299,7 @@ class FaultInjector:
     def _begin(self, fault: Fault) -> None:
         if self._healed:
             return
-        self.done[fault.kind] += 1
+        self.done[type(fault).__name__] += 1
         steps = fault.begin(self)
         lasting = next(steps)
         if lasting is not None:

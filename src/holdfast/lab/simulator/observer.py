@@ -86,7 +86,7 @@ class Observer:
     def __init__(self, plan: Plan, run: FaultInjector) -> None:
         self._plan, self._run, self._record = plan, run, run.record
         self._timeline, self._engine = run.record.timeline, engine(plan.engine)
-        self.find = run.record.find
+        self._servers, self._quorum, self.find = run.servers, plan.quorum, run.record.find
         self._waiting: dict[str, Turn] = {}
         """By hold, the turns whose acquire has not returned."""
         self._numbers = count(1)
@@ -174,10 +174,8 @@ class Observer:
         now, name = self._timeline.now, turn.section.name
         began = self._sent_at[turn.client.name, Acquire]
         self._backed(turn.client, lease, until, began)
-        known = sum(
-            server.knows(lease) or server.lost_data_at >= began for server in self._run.servers
-        )
-        if known < self._plan.quorum:
+        known = sum(server.knows(lease) or server.lost_data_at >= began for server in self._servers)
+        if known < self._quorum:
             text = f"only {known} nodes know the fence {lease.fence}"
             self.find("fence without a quorum", text, turn.client.name)
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
@@ -203,7 +201,7 @@ class Observer:
         """Whether one that waits has its share already, and has yet to learn of it."""
         shares, key = turn.section.shares, turn.spec.key
         alike = shares != 1 and other.section.shares == shares
-        return alike and any(each.has_turn(key, other.holder) for each in self._run.servers)
+        return alike and any(each.has_turn(key, other.holder) for each in self._servers)
 
     def look_at(self, client: Client) -> None:
         """Check whether a client has extended a lease since the last step."""
@@ -220,8 +218,8 @@ class Observer:
     def _check_kept(self, client: Client, hold: str, lease: LeaseState, until: float) -> None:
         """Servers that lose nothing have the lease, with its fence, while its holder believes in
         it."""
-        keeping = sum(each.backs(lease, until) for each in self._run.servers)
-        if keeping < self._plan.quorum and hold not in self._unkept:
+        keeping = sum(each.backs(lease, until) for each in self._servers)
+        if keeping < self._quorum and hold not in self._unkept:
             self._unkept.add(hold)
             self.find("lease not kept", f"{lease.holder}, until {until:.4f}", client.name)
 
@@ -246,9 +244,9 @@ class Observer:
         now = self._timeline.now
         having = sum(
             server.has_turn(repair.key, repair.holder) or now - server.lost_data_at < JUST_NOW
-            for server in self._run.servers
+            for server in self._servers
         )
-        if having < self._plan.quorum:
+        if having < self._quorum:
             text = f"{repair.holder} repairs what only {having} nodes have"
             self.find("repair without a quorum", text, client.name)
 
@@ -265,7 +263,7 @@ class Observer:
 
     def _is_kept(self, lease: LeaseState) -> bool:
         """Whether a quorum of nodes has the lease, with its fence."""
-        return sum(each.knows(lease) for each in self._run.servers) >= self._plan.quorum
+        return sum(each.knows(lease) for each in self._servers) >= self._quorum
 
     def leaving(self, turn: Turn, lease: LeaseState) -> None:
         """The lock is free from here on: the next waiter may be granted it before the holder learns
@@ -306,7 +304,7 @@ class Observer:
 
     def check_leftovers(self) -> None:
         """At the end: no lock on any node, no waiter, no renewer that failed."""
-        for server in self._run.servers:
+        for server in self._servers:
             for left in server.leftovers():
                 self.find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
         for client in self._run.clients:
@@ -352,7 +350,7 @@ class Observer:
                 else:
                     refused.append(f"{server.name}: {what}")
         given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
-        if len(refused) >= self._plan.quorum and not given_up:
+        if len(refused) >= self._quorum and not given_up:
             self.find(LEFT_BEHIND, ", ".join(refused))
         if later:
             self._check_later(turn)
@@ -369,11 +367,11 @@ class Observer:
         backing = sum(
             server.lost_data_at >= began
             or (server.backs(lease, until) and not self._may_have_lost(server))
-            for server in self._run.servers
+            for server in self._servers
         )
         if lease.valid_until > lease.hold_until + PRECISION:
             self.find("held past max_hold", f"until {until:.4f}", client.name)
-        if backing < self._plan.quorum:
+        if backing < self._quorum:
             text = f"until {until:.4f}, which only {backing} nodes back"
             self.find("lease without a quorum", text, client.name)
 

@@ -12,7 +12,6 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SystemZookeeperError,
     ThrottledOpError,
-    UnimplementedError,
     ZookeeperError,
 )
 from kazoo.protocol.serialization import Close, Connect, GetChildren
@@ -216,7 +215,7 @@ class ZooKeeperServer(BaseServer):
                 self._drop(connection)
             else:
                 self._send(connection, client.receive, first.reply)
-            if isinstance(first.reply, UnimplementedError) or isinstance(first.request, Close):
+            if isinstance(first.request, Close):
                 self._drop_soon(connection)
 
     def _read(self, connection: Connection, request: Any) -> Any:

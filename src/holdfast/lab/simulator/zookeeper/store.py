@@ -39,19 +39,10 @@ class VirtualConnection(Connection):
     """One session, over one virtual connection at a time. It does itself what kazoo has its
     `ConnectionHandler` for."""
 
-    def __init__(
-        self,
-        owner: Client,
-        links: Sequence[Link],
-        servers: Servers,
-        timeout: float,
-        shortest: float,
-        opening: Callable[[float], float],
-        opened: Callable[[int, float], None],
-    ) -> None:
-        super().__init__(servers, timeout, shortest, opening, opened)
+    def __init__(self, owner: Client, links: Sequence[Link], servers: Servers, *terms: Any) -> None:
+        super().__init__(servers, *terms)
         self._owner, self._links, self._network = owner, links, links[0].network
-        self._opening, self._opened = opening, opened
+        *_, self._opening, self._opened = terms
         names = [link.server.name for link in links]
         self._order = [names.index(host.partition(":")[0]) for host in servers.hosts]
         self._tries = 0

@@ -55,10 +55,6 @@ class Client:
         """For each waiter id: how the waiter goes on, or whether it was notified meanwhile."""
         self.loops: dict[str, Process[None]] = {}
         self.events: list[object] = []
-        self.leases: dict[str, LeaseState] = {}
-        """Its leases, by the hold's name in the history."""
-        self.beliefs: dict[str, float] = {}
-        """The end of each lease, as of the last step."""
         self.wires: list[tuple[Wire, Wire]] = []
         """To each server, and back."""
         self.look: Callable[[], None] = lambda: None

@@ -42,13 +42,19 @@ class Turn:
         )
         self.hold = f"{client.name}#{number}"
         self.asked_at = client.timeline.now
-        self.holder = client.next_holder()
+        self.holder = self.attempt = client.next_holder()
+        """Its holder id, and that of its lease: over a quorum, that of an attempt."""
         self.breaks = [(link.breaks, link.server.run) for link in links]
         """For each node, how often the connection to it had broken when the turn began, and which
         of its runs it was."""
         self.refused = [link.server.refused for link in links]
         """For each node, how many requests it had answered with an error."""
-        self.lease: LeaseState | None = None
+        self.until = inf
+        """The end of its lease, as of the last step."""
+        self.knows_loss = False
+        """Whether its client has learned of a loss."""
+        self.is_kept = True
+        """Whether servers that lose nothing have its lease."""
         self.ended_at = inf
 
 
@@ -87,15 +93,13 @@ class Observer:
         self._plan, self._run, self._record = plan, run, run.record
         self._timeline, self._engine = run.record.timeline, engine(plan.engine)
         self._servers, self._quorum, self.find = run.servers, plan.quorum, run.record.find
-        self._waiting: dict[str, Turn] = {}
-        """By hold, the turns whose acquire has not returned."""
+        self._waiting: dict[Turn, None] = {}
+        """The turns whose acquire has not returned."""
+        self._holding: dict[Turn, LeaseState] = {}
+        """Those that have a lease."""
         self._numbers = count(1)
         self.closing = False
         """Whether tasks stop before their next section."""
-        self._losses: set[str] = set()
-        """Holds whose client has learned of a loss."""
-        self._unkept: set[str] = set()
-        """Holds whose lease was not kept, and that were reported."""
         self._free_since: dict[str, float] = {}
         """By lock, when it was last released or lost."""
         self._sent_at: dict[tuple[str, type], float] = {}
@@ -111,8 +115,8 @@ class Observer:
 
     def asked(self, turn: Turn) -> None:
         """A client asks for a lock."""
-        self._add(turn, Kind.ASKED)
-        self._waiting[turn.hold] = turn
+        self.add(turn, Kind.ASKED)
+        self._waiting[turn] = None
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
         """A client sends requests. Remember when; check repairs, and that no waiter is busy."""
@@ -140,14 +144,14 @@ class Observer:
     def _gives_up(self, holder: str) -> None:
         """A waiter leaves the queue: those behind it may be of the present holders' kind."""
         if self._plan.shared:
-            for turn in self._waiting.values():
+            for turn in self._waiting:
                 if turn.holder == holder:
                     self._free_since[turn.section.name] = self._timeline.now
 
     def refused(self, turn: Turn, why: str) -> None:
         """In time, not without a reason, and leaving nothing behind."""
-        del self._waiting[turn.hold]
-        self._add(turn, Kind.REFUSED, note=why)
+        del self._waiting[turn]
+        self.add(turn, Kind.REFUSED, note=why)
         now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
         if timeout is not None and client.resumed_at < turn.asked_at and not client.pauses:
             late = now - turn.asked_at - timeout * 1.02
@@ -160,20 +164,18 @@ class Observer:
 
     def granted(self, turn: Turn, lease: LeaseState) -> None:
         """Backed by a quorum, with a fence that a quorum knows, in turn, without undue delay."""
-        del self._waiting[turn.hold]
-        client = turn.client
-        until = client.own_clock.true(lease.valid_until)
-        lease.callbacks = (lambda: self._lost(turn),)
-        client.leases[turn.hold] = turn.lease = lease
-        client.beliefs[turn.hold] = until
-        self._check_grant(turn, lease, until)
+        del self._waiting[turn]
+        self._holding[turn] = lease
+        turn.attempt, turn.until = lease.holder, turn.client.own_clock.true(lease.valid_until)
+        lease.callbacks = (lambda: self._lost(turn, lease),)
+        self._check_grant(turn, lease)
         shares = None if lease.spec.shares == 1 else lease.spec.shares
-        self._add(turn, Kind.GRANTED, fence=lease.fence, until=until, shares=shares)
+        self.add(turn, Kind.GRANTED, fence=lease.fence, until=turn.until, shares=shares)
 
-    def _check_grant(self, turn: Turn, lease: LeaseState, until: float) -> None:
+    def _check_grant(self, turn: Turn, lease: LeaseState) -> None:
         now, name = self._timeline.now, turn.section.name
         began = self._sent_at[turn.client.name, Acquire]
-        self._backed(turn.client, lease, until, began)
+        self._check_backing(turn, lease, began)
         known = sum(server.knows(lease) or server.lost_data_at >= began for server in self._servers)
         if known < self._quorum:
             text = f"only {known} nodes know the fence {lease.fence}"
@@ -188,7 +190,7 @@ class Observer:
 
     def _check_order(self, turn: Turn) -> None:
         """First in, first out."""
-        for other in self._waiting.values():
+        for other in self._waiting:
             first = other.asked_at + QUEUED < turn.asked_at and self._is_calm(other.asked_at)
             waits = other.holder in other.client.notifications  # it has not crashed, for one
             waits = waits and other.holder not in self._released
@@ -205,35 +207,34 @@ class Observer:
 
     def look_at(self, client: Client) -> None:
         """Check whether a client has extended a lease since the last step."""
-        for hold, lease in client.leases.items():
+        for turn, lease in self._holding.items():
+            if turn.client is not client:
+                continue
             until = client.own_clock.true(lease.valid_until)
-            before = client.beliefs[hold]
+            before, turn.until = turn.until, until
             if abs(until - before) > 1e-9:
-                client.beliefs[hold] = until
-                self._check_extension(client, hold, lease, before, until)
-                self._note(client, Kind.EXTENDED, name=lease.spec.name, hold=hold, until=until)
-            if not self._engine.loses_data and lease.is_held(client.clock()):
-                self._check_kept(client, hold, lease, until)
+                self._check_extension(turn, lease, before)
+                self.add(turn, Kind.EXTENDED, until=until)
+            if not self._engine.loses_data and turn.is_kept and lease.is_held(client.clock()):
+                self._check_kept(turn, lease)
 
-    def _check_kept(self, client: Client, hold: str, lease: LeaseState, until: float) -> None:
+    def _check_kept(self, turn: Turn, lease: LeaseState) -> None:
         """Servers that lose nothing have the lease, with its fence, while its holder believes in
         it."""
-        keeping = sum(each.backs(lease, until) for each in self._servers)
-        if keeping < self._quorum and hold not in self._unkept:
-            self._unkept.add(hold)
-            self.find("lease not kept", f"{lease.holder}, until {until:.4f}", client.name)
+        keeping = sum(each.backs(lease, turn.until) for each in self._servers)
+        if keeping < self._quorum:
+            turn.is_kept = False
+            text = f"{lease.holder}, until {turn.until:.4f}"
+            self.find("lease not kept", text, turn.client.name)
 
-    def _check_extension(
-        self, client: Client, hold: str, lease: LeaseState, before: float, until: float
-    ) -> None:
+    def _check_extension(self, turn: Turn, lease: LeaseState, before: float) -> None:
         """Backed by a quorum, and not after its end."""
-        now = self._timeline.now
-        if now > before + PRECISION:
-            late = now - before
-            self.find("extended after its end", f"extended {late:.4f} s after its end", client.name)
-        if until < before - PRECISION:
-            self.find("lease shortened", f"by {before - until:.4f} s", client.name)
-        self._backed(client, lease, until, self._sent_at[client.name, Extend])
+        late, who = self._timeline.now - before, turn.client.name
+        if late > PRECISION:
+            self.find("extended after its end", f"extended {late:.4f} s after its end", who)
+        if turn.until < before - PRECISION:
+            self.find("lease shortened", f"by {before - turn.until:.4f} s", who)
+        self._check_backing(turn, lease, self._sent_at[who, Extend])
 
     def _check_repair(self, client: Client, repair: Repair) -> None:
         """Only a lease that a quorum has just confirmed is put back on the other nodes, and not
@@ -250,42 +251,33 @@ class Observer:
             text = f"{repair.holder} repairs what only {having} nodes have"
             self.find("repair without a quorum", text, client.name)
 
-    def _lost(self, turn: Turn) -> None:
+    def _lost(self, turn: Turn, lease: LeaseState) -> None:
         """A holder learns of a loss, which must have a reason."""
-        self._losses.add(turn.hold)
+        turn.knows_loss = True
         self._free_since[turn.section.name] = self._timeline.now + self._engine.lingers
-        section = turn.section
+        section, knowing = turn.section, sum(each.knows(lease) for each in self._servers)
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
             self.find("lost for no reason", "all nodes were well", turn.client.name)
-        elif turn.lease is not None and turn.lease.why == TAKEN and self._is_kept(turn.lease):
+        elif lease.why == TAKEN and knowing >= self._quorum:
             self.find("lost for no reason", "a quorum of nodes still has it", turn.client.name)
-        self._add(turn, Kind.LOST)
-
-    def _is_kept(self, lease: LeaseState) -> bool:
-        """Whether a quorum of nodes has the lease, with its fence."""
-        return sum(each.knows(lease) for each in self._servers) >= self._quorum
+        self.add(turn, Kind.LOST)
 
     def leaving(self, turn: Turn, lease: LeaseState) -> None:
         """The lock is free from here on: the next waiter may be granted it before the holder learns
         that its release was done."""
-        client = turn.client
         self._free_since[turn.section.name] = self._timeline.now
-        del client.leases[turn.hold], client.beliefs[turn.hold]
-        if lease.is_held(client.clock()):
-            self._add(turn, Kind.RELEASING)
+        del self._holding[turn]
+        if lease.is_held(turn.client.clock()):
+            self.add(turn, Kind.RELEASING)
 
-    def left(self, turn: Turn, *, lost: bool) -> None:
+    def left(self, turn: Turn, lease: LeaseState, *, lost: bool) -> None:
         """A client has released the lock, or learned of its loss; it leaves nothing behind."""
-        if lost and turn.hold not in self._losses:
-            self._lost(turn)
+        if lost and not turn.knows_loss:
+            self._lost(turn, lease)
         if not lost:
-            self._add(turn, Kind.RELEASED)
+            self.add(turn, Kind.RELEASED)
         self._free_since[turn.section.name] = self._timeline.now
         self._check_later(turn)
-
-    def note(self, turn: Turn, text: str) -> None:
-        """Something worth a line."""
-        self._add(turn, Kind.NOTED, note=text)
 
     def working(self) -> list[Client]:
         """The clients that still run a task."""
@@ -327,7 +319,8 @@ class Observer:
         a minority may have refused to release the lock: there it expires."""
         if turn.client.crashed:
             return
-        if self._is_pending(turn):
+        if turn.client.runtime.pending.find(turn.attempt) is not None:
+            # Its release is behind another one, which waits for nodes that do not answer.
             if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
                 self._check_later(turn)
             return  # else it is not sent again, and expires
@@ -355,25 +348,19 @@ class Observer:
         if later:
             self._check_later(turn)
 
-    def _is_pending(self, turn: Turn) -> bool:
-        """Whether the client has yet to send its release: behind another one, which waits for nodes
-        that do not answer."""
-        holder = turn.holder if turn.lease is None else turn.lease.holder
-        return turn.client.runtime.pending.find(holder) is not None
-
-    def _backed(self, client: Client, lease: LeaseState, until: float, began: float) -> None:
+    def _check_backing(self, turn: Turn, lease: LeaseState, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
         a vote when they were asked. What they lose after that is the restart guard's task."""
         backing = sum(
             server.lost_data_at >= began
-            or (server.backs(lease, until) and not self._may_have_lost(server))
+            or (server.backs(lease, turn.until) and not self._may_have_lost(server))
             for server in self._servers
         )
         if lease.valid_until > lease.hold_until + PRECISION:
-            self.find("held past max_hold", f"until {until:.4f}", client.name)
+            self.find("held past max_hold", f"until {turn.until:.4f}", turn.client.name)
         if backing < self._quorum:
-            text = f"until {until:.4f}, which only {backing} nodes back"
-            self.find("lease without a quorum", text, client.name)
+            text = f"until {turn.until:.4f}, which only {backing} nodes back"
+            self.find("lease without a quorum", text, turn.client.name)
 
     def _may_have_lost(self, server: BaseServer) -> bool:
         """Whether it restarted so recently that a lease which it lost may still be valid."""
@@ -385,8 +372,8 @@ class Observer:
         calm_from = self._run.disturbed_until + self._plan.max_ttl * 1.2
         return self._plan.tail == 0 and since > calm_from
 
-    def _add(self, turn: Turn, kind: Kind, **details: Any) -> None:
-        self._note(turn.client, kind, name=turn.section.name, hold=turn.hold, **details)
-
-    def _note(self, client: Client, kind: Kind, **details: Any) -> None:
-        self._record.add(client.name, kind, number=client.number, **details)
+    def add(self, turn: Turn, kind: Kind, **details: Any) -> None:
+        """Something happens to a lock."""
+        client, name, hold = turn.client, turn.section.name, turn.hold
+        number = client.number
+        self._record.add(client.name, kind, number=number, name=name, hold=hold, **details)

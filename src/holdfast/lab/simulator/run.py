@@ -213,13 +213,13 @@ def _leave(
     except LockLost:
         reported = True
     except EngineUnavailable as unavailable:
-        observer.note(turn, str(unavailable))  # it expires, and its holder knows
+        observer.add(turn, Kind.NOTED, note=str(unavailable))  # it expires, and its holder knows
     except NotHeld as wrong:
         client.fails(wrong)
     except CancelledError:
         yield from deliver(client.runtime, turn.spec, lease.holder)
-        observer.left(turn, lost=was_lost)
+        observer.left(turn, lease, lost=was_lost)
         raise
     if was_lost and not reported and error is None:
         observer.find("loss not reported", "left a lost lease without an error", client.name)
-    observer.left(turn, lost=reported or was_lost)
+    observer.left(turn, lease, lost=reported or was_lost)

@@ -136,7 +136,11 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     tail, tasks = random.choice(TAILS), _tasks(target)
     if setup.shared:
         quorum = setup.engine == "redis" and nodes > 1
-        tasks = _shared(random, tasks, KINDS[:3] if quorum else KINDS)
+        kinds = KINDS[:3] if quorum else KINDS
+        tasks = tuple(
+            Task(it.client, tuple(replace(s, shares=random.choice(kinds)) for s in it.sections))
+            for it in tasks
+        )
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -182,15 +186,6 @@ def _tasks(target: Target) -> tuple[Task, ...]:
         name = random.choice(NAMES)
         tasks.append(Task(random.choice(clients), _sections(target, name)))
     return tuple(tasks)
-
-
-def _shared(random: Random, tasks: tuple[Task, ...], kinds: tuple[int, ...]) -> tuple[Task, ...]:
-    """The same, for several holders at once."""
-
-    def shared(section: Section) -> Section:
-        return replace(section, shares=random.choice(kinds))
-
-    return tuple(replace(task, sections=tuple(map(shared, task.sections))) for task in tasks)
 
 
 def _sections(target: Target, name: str) -> tuple[Section, ...]:

@@ -84,6 +84,10 @@ class Record:
         now = self.timeline.now
         self.findings.append(Finding(label, text, now, now, who))
 
+    def fails(self, text: str) -> None:
+        """Something happened that must not happen in any run."""
+        self.find("internal error", text)
+
     def _mark(self, mark: str, number: int | None, at: float) -> None:
         for who in (None, number) if number is not None else (None,):
             self._counts[mark, who] += 1

@@ -76,7 +76,7 @@ class Simulation:
             plan.nodes,
             self.timeline,
             durable=plan.durable,
-            internal_error=self._internal_error,
+            internal_error=self.record.fails,
         )
         self.clients: list[Client] = []
         longest = plan.max_ttl + self.engine.drift(plan.max_ttl)
@@ -122,7 +122,7 @@ class Simulation:
         client = Client(name, self.timeline, engine.drift, engine.min_ttl, engine.ttl_step)
         client.wires = [(Wire(), Wire()) for _ in self.servers]
         client.look, client.sent = partial(observer.look_at, client), partial(observer.sent, client)
-        client.internal_error = self._internal_error
+        client.internal_error = self.record.fails
         scene = Scene(self.servers, self.network, self.plan.max_ttl, self.plan.guard)
         client.store = engine.store(client, scene)
         self.clients.append(client)
@@ -146,9 +146,6 @@ class Simulation:
             while not probing.done and self.timeline.now < until:
                 self.timeline.run(self.timeline.now + 0.1)
             self.observer.probed(client, name)
-
-    def _internal_error(self, text: str) -> None:
-        self.record.find("internal error", text)
 
 
 def work_through(observer: Observer, client: Client, task: Task) -> Steps[None]:

@@ -81,6 +81,8 @@ class Link:
         self.client, self.network = client, scene.network
         self.server = scene.servers[index]
         self.there, self.back = client.wires[index]
+        self.open: dict[Any, None] = {}
+        """The connections that are open."""
         self.breaks = 0
         """How often a reply did not come: each time, something may have been left behind."""
 
@@ -92,7 +94,8 @@ class Link:
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
         """What is open breaks; the client learns of it in a while. With `ghost`, what was sent is
         executed all the same, at once or late."""
-        raise NotImplementedError
+        for each in list(self.open):
+            each.reset(ghost=ghost, late=late or self.network.lateness())
 
     def connection(self, broken: Callable[[], None]) -> Connection:
         """A new connection; `broken` is called when the client learns that it is."""

@@ -16,7 +16,6 @@ from holdfast.engines.etcd.exchanges import Exchanges, Send, is_waiting
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
 
 
@@ -24,15 +23,13 @@ class Channel(Link):
     """The way to one server, as gRPC has it. Each call is a connection of its own: those that are
     under way together arrive, and are carried out, in any order."""
 
-    def __init__(self, client: Client, scene: Scene, index: int) -> None:
-        super().__init__(client, scene, index)
-        self.calls: dict[Connection, None] = {}
-        self.streams: dict[Connection, None] = {}
+    streams = 0
+    """How many of its connections are streams, and not calls."""
 
     @property
     def is_idle(self) -> bool:
         """Whether all that was sent has been answered."""
-        return not self.calls
+        return len(self.open) == self.streams
 
     def unary_unary(self, path: str, *, request_serializer: Any, response_deserializer: Any) -> Any:
         """What sends a call."""
@@ -47,20 +44,14 @@ class Channel(Link):
             )
         return self.unary_unary(path, **codec)
 
-    def reset(self, *, ghost: bool, late: float = 0.0) -> None:
-        """All connections break; the client learns of it in a while. What a server has accepted
-        may be carried out much later."""
-        for connection in (*self.calls, *self.streams):
-            connection.reset(ghost=ghost, late=late or self.network.lateness())
-
     def _call(
         self, method: str, encode: Any, decode: Any, requests: Any, until: float, resume: Resume
     ) -> None:
         client = self.client
 
         def end(result: Any) -> None:
-            if connection in self.calls:
-                del self.calls[connection]
+            if connection in self.open:
+                del self.open[connection]
                 self.breaks += isinstance(result, NoAnswer)
                 resume(result)
 
@@ -72,12 +63,12 @@ class Channel(Link):
 
         def time_out() -> None:
             fate = client.timeline.random.choice(("lost", "late", "on its way"))
-            if connection in self.calls and fate != "on its way":
+            if connection in self.open and fate != "on its way":
                 connection.reset(ghost=fate == "late", late=self.network.lateness())
             end(NoAnswer("did not answer in time"))
 
         connection = self.connection(lambda: end(NoAnswer("the connection broke")))
-        self.calls[connection] = None
+        self.open[connection] = None
         data = (method, [encode(each) for each in requests])
         self.send(connection, data, lambda replies: end(read(replies)))
         client.at(until, time_out)
@@ -91,7 +82,8 @@ class Stream:
         self._encode, self._decode, self._receive = encode, decode, receive
         self._broken: Resume | None = None
         self._connection = channel.connection(self.end)
-        channel.streams[self._connection] = None
+        channel.open[self._connection] = None
+        channel.streams += 1
 
     def send(self, request: Any) -> None:
         """Send a request."""
@@ -103,7 +95,8 @@ class Stream:
 
     def close(self) -> None:
         """End it."""
-        self._channel.streams.pop(self._connection, None)
+        del self._channel.open[self._connection]
+        self._channel.streams -= 1
         self._broken = None
         self._connection.reset()
 

@@ -23,26 +23,17 @@ BROKE = "the connection broke"
 
 
 class ServerLink(Link):
-    """All connections of a client to its server. Behind a pooler it cannot listen."""
-
-    def __init__(self, client: Client, scene: Scene, *, is_direct: bool) -> None:
-        super().__init__(client, scene, 0)
-        self.is_direct = is_direct
-        self.open: dict[ServerConnection, None] = {}
+    """All connections of a client to its server."""
 
     @property
     def is_idle(self) -> bool:
         return not any(each.is_pending for each in self.open)
 
-    def reset(self, *, ghost: bool, late: float = 0.0) -> None:
-        for each in list(self.open):
-            each.reset(ghost=ghost, late=late)
-
 
 class ServerConnection:
     """One connection, as `engines.sql.connection` describes it, but that it does not block."""
 
-    def __init__(self, link: ServerLink) -> None:
+    def __init__(self, link: ServerLink, *, is_direct: bool) -> None:
         self._link, self._client, self._server = link, link.client, link.server
         self._wires = link.connection(self._break)
         self._answer: Resume | None = None
@@ -50,7 +41,7 @@ class ServerConnection:
         self._received: list[str] = []
         self._receiver: Resume | None = None
         self._is_broken = self._is_closed = False
-        self.is_direct, self.pid = link.is_direct, 0
+        self.is_direct, self.pid = is_direct, 0
 
     @property
     def is_pending(self) -> bool:
@@ -96,12 +87,12 @@ class ServerConnection:
         if fate == "on its way":
             self._wires.to_node(lambda: self._server.hang_up(self._wires))
         else:
-            self.reset(ghost=fate == "late")
+            self.reset(ghost=fate == "late", late=self._link.network.lateness())
 
-    def reset(self, *, ghost: bool, late: float = 0.0) -> None:
+    def reset(self, *, ghost: bool, late: float) -> None:
         """It breaks; the client and the server learn of it in a while."""
         timeline = self._client.timeline
-        self._wires.reset(ghost=ghost, late=late or self._link.network.lateness())
+        self._wires.reset(ghost=ghost, late=late)
         there = self._link.there
         learns = timeline.now + self._link.network.delay()
         timeline.at(learns, lambda: there.deliver(lambda: self._server.hang_up(self._wires)))
@@ -147,7 +138,7 @@ class SqlStore(Store):
 
     def __init__(self, client: Client, scene: Scene) -> None:
         super().__init__(client, "postgres")
-        self._link = ServerLink(client, scene, is_direct=client.number % 3 != 1)
+        self._link = ServerLink(client, scene, 0)
         self.connections = [self._link]
         self._waiters = ListeningWaiters(self.host.clock, self.host.notify, _nowhere)
         self._exchanges = Exchanges(
@@ -170,7 +161,8 @@ class SqlStore(Store):
             case Run(connection, statements, until):
                 connection.run(statements, until, resume)
             case Open(until):
-                ServerConnection(self._link).login(until, partial(self._shake_hands, until, resume))
+                connection = ServerConnection(self._link, is_direct=self.client.number % 3 != 1)
+                connection.login(until, partial(self._shake_hands, until, resume))
             case Prepare(until):
                 self._prepare(until, resume)
             case Enter():

@@ -226,6 +226,15 @@ class TestStage:
             client.reports(Kind.GRANTED)
 
     @pytest.mark.slow
+    def test_a_client_that_died_by_itself_gets_no_order(self) -> None:
+        with Stage(silence) as stage:
+            client = stage.client("A", "memory://", ttl=1.0)
+            client._process.kill()
+            client._process.wait()
+            with pytest.raises(StageFailed, match="A's process has ended"):
+                client.tries(1.0)
+
+    @pytest.mark.slow
     def test_servers_are_told_by_their_names(self) -> None:
         notes: list[str] = []
         with Stage(lambda event: notes.append(event.note)) as stage:

@@ -57,6 +57,13 @@ def test_the_command_says_that_all_is_well() -> None:
     assert "every promise was kept" in done.output
 
 
+def test_it_plays_where_the_system_does_not_tell_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Linux has `sched_getaffinity`."""
+    monkeypatch.delattr("os.sched_getaffinity")
+    done = CliRunner().invoke(simulate, ["--seeds", "2"])
+    assert done.exit_code == 0, done.output
+
+
 def test_one_seed_is_shown() -> None:
     done = CliRunner().invoke(simulate, ["--seed", "3", "--without", "0,1"])
     assert done.exit_code == 0, done.output

@@ -94,7 +94,7 @@ def simulate(
         if seed is None:
             first = secrets.randbelow(MOST) if at_random else first
             click.echo(f"seeds {first} to {first + seeds - 1}")
-            jobs = jobs or len(os.sched_getaffinity(0))
+            jobs = jobs or _cores()
             tally = campaign(range(first, first + seeds), setup, jobs=jobs, report=_progress)
             _summarise(tally)
             if tally.failed:
@@ -110,6 +110,12 @@ def simulate(
         if seed is None:
             _blame(run, setup)
         click.get_current_context().exit(BROKEN)
+
+
+def _cores() -> int:
+    """How many cores there are for this process; where the system does not tell, in all."""
+    cores = getattr(os, "sched_getaffinity", None)
+    return len(cores(0)) if cores is not None else os.cpu_count() or 1
 
 
 def _progress(tally: Tally) -> None:

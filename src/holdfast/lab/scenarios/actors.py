@@ -179,4 +179,7 @@ class Actor:
         self.pipe.close()
 
     def _order(self, order: Callable[..., None], *arguments: Any) -> None:
-        self.pipe.send((order, *arguments))
+        try:
+            self.pipe.send((order, *arguments))
+        except OSError as error:
+            raise StageFailed(f"{self.who}'s process has ended") from error

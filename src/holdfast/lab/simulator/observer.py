@@ -109,14 +109,12 @@ class Observer:
         self._tries: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=MOST_TRIES))
         """By holder, when it has asked for its lock lately."""
 
-    def turn(self, client: Client, section: Section) -> Turn:
-        """A section begins."""
-        return Turn(client, section, self._engine, next(self._numbers))
-
-    def asked(self, turn: Turn) -> None:
+    def asked(self, client: Client, section: Section) -> Turn:
         """A client asks for a lock."""
+        turn = Turn(client, section, self._engine, next(self._numbers))
         self.add(turn, Kind.ASKED)
         self._waiting[turn] = None
+        return turn
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
         """A client sends requests. Remember when; check repairs, and that no waiter is busy."""

@@ -154,16 +154,15 @@ def work_through(observer: Observer, client: Client, task: Task) -> Steps[None]:
         yield Sleep(client.clock() + section.rest)
         if observer.closing:
             return
-        yield from take(observer, observer.turn(client, section))
+        yield from take(observer, client, section)
 
 
-def take(observer: Observer, turn: Turn) -> Steps[None]:
+def take(observer: Observer, client: Client, section: Section) -> Steps[None]:
     """Take the lock, and if it is granted, work."""
-    client = turn.client
-    observer.asked(turn)
+    turn = observer.asked(client, section)
     holder = client.runtime.new_holder("")
     try:
-        lease = yield from acquire(client.runtime, turn.spec, holder, turn.section.timeout)
+        lease = yield from acquire(client.runtime, turn.spec, holder, section.timeout)
     except EngineUnavailable:
         observer.refused(turn, "unavailable")
         return

@@ -147,7 +147,15 @@ class Store:
         activity = Activity(self.client, steps, lambda: self._blocks and not resume.wanted)
         for holder in holders:
             self._latest[holder] = activity
-        activity.then(lambda answers: self._answer(holders, activity, answers, resume))
+
+        def answer(answers: Any) -> None:
+            for holder in holders:
+                if self._latest.get(holder) is activity:
+                    del self._latest[holder]
+            if answers is not None:
+                resume(answers)
+
+        activity.then(answer)
         self._start(activity)
 
     def stop_interrupted(self) -> None:
@@ -174,15 +182,6 @@ class Store:
         self._activities.append(activity)
         activity.then(lambda result: self._activities.remove(activity))
         activity.begin()
-
-    def _answer(
-        self, holders: Sequence[str], activity: Activity, answers: Any, resume: Resumption
-    ) -> None:
-        for holder in holders:
-            if self._latest.get(holder) is activity:
-                del self._latest[holder]
-        if answers is not None:
-            resume(answers)
 
     def _ask_after(
         self, before: Sequence[Activity], requests: Sequence[Request], until: float

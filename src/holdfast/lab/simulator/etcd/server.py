@@ -228,7 +228,7 @@ class EtcdServer(BaseServer):
         super().__init__(*arguments, **settings)
         self.members: Sequence[EtcdServer] = (self,)
         self.data = Keyspace(self.clock, self._deleted)
-        self._watchers: list[Watcher] = []
+        self.watchers: list[Watcher] = []
 
     @classmethod
     def several(cls, count: int, timeline: Timeline, **settings: Any) -> Sequence[Self]:
@@ -247,7 +247,7 @@ class EtcdServer(BaseServer):
     def restart(self, *, loses_data: bool) -> None:
         """Come up again, without the watches."""
         super().restart(loses_data=loses_data)
-        self._watchers.clear()
+        self.watchers.clear()
         self.data.renew_all()
 
     def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
@@ -278,32 +278,29 @@ class EtcdServer(BaseServer):
     def _watch(self, connection: Connection, request: Any, reply: Receive) -> None:
         if request.HasField("cancel_request"):
             number = request.cancel_request.watch_id
-            self._watchers = [
+            self.watchers = [
                 each
-                for each in self._watchers
+                for each in self.watchers
                 if (each.connection, each.number) != (connection, number)
             ]
             return self._push(Watcher(connection, number, b"", reply), canceled=True)
         create = request.create_request
         watcher = Watcher(connection, create.watch_id, create.key, reply)
-        self._watchers.append(watcher)
+        self.watchers.append(watcher)
         self._push(watcher, created=True)
         for key, revision in self.data.deletions:
             if key == create.key and revision >= create.start_revision:
-                self._push_deletion(watcher, revision)
+                self.push_deletion(watcher, revision)
         return None
 
     def _deleted(self, key: bytes, revision: int) -> None:
         for member in self.members:
-            member.push_deletion(key, revision)
+            for each in member.watchers:
+                if each.key == key:
+                    member.push_deletion(each, revision)
 
-    def push_deletion(self, key: bytes, revision: int) -> None:
-        """Report to the watchers of this member that a key was deleted."""
-        for each in self._watchers:
-            if each.key == key:
-                self._push_deletion(each, revision)
-
-    def _push_deletion(self, watcher: Watcher, revision: int) -> None:
+    def push_deletion(self, watcher: Watcher, revision: int) -> None:
+        """Report that its key was deleted."""
         kv = {"key": watcher.key, "mod_revision": revision}
         self._push(watcher, events=[{"type": DELETED, "kv": kv}])
 

@@ -16,8 +16,8 @@ network.py   messages: late, held up, lost
 server.py    a server that can freeze, crash and restart
 store.py     the store of a client: its links to the servers, and what it does over them
 redis/  etcd/  zookeeper/  sql/
-             the server, its data and the store of each engine; `engines.py` has what runs are like
-             with each
+             the server, its data and the store of each engine, and what runs are like with it
+             (`engines.py`)
 observer.py  checks each step of a turn; `record.py` keeps the history
 """
 

@@ -211,9 +211,9 @@ class ZooKeeperStore(Store):
             yield partial(self._sleep, self._exchanges.pause)
             yield from self._drive(self._exchanges.beat())
 
-    def _perform(self, wait: Await, resume: Resume) -> None:
-        self._wait_until(wait.until, resume)
-        wait.result.rawlink(lambda result: self._sleep(0.0, resume))
+    def _perform(self, effect: Await, resume: Resume) -> None:
+        self._wait_until(effect.until, resume)
+        effect.result.rawlink(lambda result: self._sleep(0.0, resume))
 
 
 class ServerLink(Link):

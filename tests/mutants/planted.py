@@ -1122,8 +1122,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: breaking takes the lock from another holder, too",
         "engines/zookeeper/inspect.py",
-        "            if request.holder:\n                broken",
-        "            if False:\n                broken",
+        "not only or p.secret == secret_of(only)",
+        "True",
         contract("zookeeper", "inspection"),
     ),
     Mutant(

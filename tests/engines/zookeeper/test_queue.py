@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 import holdfast
+from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import number_of
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.proxy import Proxy
@@ -148,6 +149,48 @@ def test_a_move_whose_reply_was_lost_is_a_move(server: ZooKeeperServer, proxy: P
         assert number_of(after) == number_of(before), "it keeps its turn"
         lease.release()
         assert not places(eye, "lost move")
+
+
+def test_a_break_whose_reply_was_lost_breaks_no_other(
+    server: ZooKeeperServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again, the next holder has the lock."""
+    url = f"zookeeper://{proxy.address}?{CALM}"
+    with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
+        ann, ben = (stack.enter_context(holdfast.Client(server.url)) for _ in range(2))
+        operator = stack.enter_context(holdfast.Client(url))
+        lease = ann.lock("broken", ttl=20).acquire()
+        assert lease
+        waiting = pool.submit(ben.lock("broken", ttl=20).acquire)
+        wait_for(lambda: (info := operator.inspect("broken")) is not None and info.waiters == 1)
+        delete = commands.delete
+
+        def delete_unheard(path: str) -> commands.Call:
+            monkeypatch.undo()
+            proxy.lose_replies()
+            return delete(path)
+
+        monkeypatch.setattr(commands, "delete", delete_unheard)
+        breaking = pool.submit(operator.break_lock, "broken")
+        theirs = waiting.result(20)
+        proxy.heal()
+        assert breaking.result(20)
+        assert theirs
+        theirs.extend()
+        theirs.release()
+
+
+def test_a_waiter_that_gave_up_leaves_no_watch(server: ZooKeeperServer) -> None:
+    """kazoo keeps each function that watches a place for as long as that is there."""
+    with holdfast.Client(server.url, ttl=20) as ann, holdfast.Client(server.url, ttl=20) as ben:
+        lease = ann.lock("long").acquire()
+        assert lease
+        for _ in range(5):
+            assert ben.lock("long").acquire(timeout=0.3) is None
+        [session] = ben._driver._store._exchanges.sessions  # type: ignore[attr-defined]
+        [watchers] = session._connection._child_watchers.values()
+        assert len(watchers) == 1
+        lease.release()
 
 
 def test_a_chroot_is_made_if_need_be(server: ZooKeeperServer) -> None:

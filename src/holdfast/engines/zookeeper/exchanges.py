@@ -157,18 +157,20 @@ class Exchanges:
         if isinstance(first, Release):
             return self._releases(claims, until)
         once = isinstance(first, Write)
-        return [([0], self._exchange(partial(self._other, first), until, once=once))]
+        return [([0], self._exchange(self._other(first), until, once=once))]
 
-    def _other(self, request: Break | Inspect | List | Read | Write) -> Steps[list[Answer]]:
+    def _other(
+        self, request: Break | Inspect | List | Read | Write
+    ) -> Callable[[], Steps[list[Answer]]]:
         if isinstance(request, Inspect):
-            return self._inspection.inspect(request)
+            return partial(self._inspection.inspect, request)
         if isinstance(request, List):
-            return self._inspection.list_locks(request)
+            return partial(self._inspection.list_locks, request)
         if isinstance(request, Break):
-            return self._inspection.break_lock(request)
+            return partial(self._inspection.break_lock, request, [])
         if isinstance(request, Read):
-            return self._cells.read(request)
-        return self._cells.write(request)
+            return partial(self._cells.read, request)
+        return partial(self._cells.write, request)
 
     def forget(self) -> None:
         """In a forked child: everything is the parent's."""

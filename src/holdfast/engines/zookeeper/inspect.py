@@ -77,24 +77,27 @@ class Inspection:
         _, *found = yield Send(session, calls)
         return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
 
-    def break_lock(self, request: Break) -> Steps[list[Answer]]:
+    def break_lock(self, request: Break, broken: list[Place]) -> Steps[list[Answer]]:
         """Delete the places of the holders, or of that one; each finds that out when it extends its
-        lease."""
+        lease.
+
+        `broken` is kept if the exchange begins again: if it is unknown whether the places were
+        deleted, it is still those which are deleted, and not the next holder's.
+        """
         if not request.is_text:
             return [NOT_YOURS]
-        session = self._sessions.any()
+        session, queue, again = self._sessions.any(), self._tree.queue(request.key), bool(broken)
         while True:
-            [places] = yield from self._queues(session, [request.key])
-            broken = _holders(places)
-            if request.holder:
-                broken = [each for each in broken if each.secret == secret_of(request.holder)]
+            if not broken:
+                [places] = yield from self._queues(session, [request.key])
+                head, only = _holders(places), request.holder
+                broken += [p for p in head if not only or p.secret == secret_of(only)]
             if not broken:
                 return [NOT_YOURS]
-            queue = self._tree.queue(request.key)
-            calls = [commands.delete(f"{queue}/{each.name}") for each in broken]
-            gone = yield Send(session, calls)
-            if not all(isinstance(each, NoNodeError) for each in gone):
+            gone = yield Send(session, [commands.delete(f"{queue}/{x.name}") for x in broken])
+            if again or not all(isinstance(each, NoNodeError) for each in gone):
                 return [DONE]
+            broken.clear()  # they have been released
 
 
 def _holders(places: Sequence[Place]) -> list[Place]:

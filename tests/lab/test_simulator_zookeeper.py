@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.lab.simulate import simulate
-from holdfast.engines.zookeeper import locks
+from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim
 from holdfast.engines.zookeeper.sessions import Session, Steps
 from holdfast.lab.history import Kind
@@ -77,11 +77,11 @@ def test_a_lease_on_a_session_that_the_leader_may_have_given_up_is_found(
 def test_a_place_that_was_not_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply to its creation was lost, and its holder has released the lock."""
 
-    def find(claim: Claim, queue: str) -> Steps[None]:
+    def find(locks: Locks, claim: Claim) -> Steps[None]:
         claim.gone()
         yield from ()
 
-    monkeypatch.setattr(locks, "find", find)
+    monkeypatch.setattr(Locks, "_find", find)
     assert "lock left behind" in labels(4, 5)
 
 

@@ -1037,8 +1037,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: two extensions move a lease at once",
         "engines/zookeeper/locks.py",
-        "        if claim.is_moving:\n            return [MOVING]\n",
-        "",
+        "            if not self._registry.begin_move(claim, mover):",
+        "            if claim.mover:",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
@@ -1072,8 +1072,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a place is not found again after a lost reply",
         "engines/zookeeper/locks.py",
-        "        mine = [place for place in in_order(names) if place.secret == secret]",
-        "        mine = []",
+        "            if place.secret != secret:",
+        "            if place.secret:",
         "tests/lab/test_simulator_zookeeper.py",
     ),
     Mutant(

@@ -13,9 +13,6 @@ from kazoo.protocol.serialization import Create2
 import holdfast
 from holdfast.engines.zookeeper import connection
 from holdfast.engines.zookeeper.connection import Connection, Security, Servers, _Threads
-from holdfast.engines.zookeeper.locks import _settle, find
-from holdfast.engines.zookeeper.registry import Claim, Move
-from holdfast.engines.zookeeper.sessions import Send, Session
 from holdfast.lab.servers.process import HOST
 from tests.contract.interrupting import Interruption
 from tests.equipment.servers.certificates import make_certificates
@@ -64,21 +61,6 @@ def test_what_kazoo_does_not_understand_is_not_the_end(
                 assert all(each.exception(60) for each in odd)
         with client.lock("odd", ttl=20, timeout=60):
             pass
-
-
-@pytest.fixture
-def claim() -> Claim:
-    session = object.__new__(Session)
-    return Claim("key", "host/1/program/5ec2e7", session, lambda event: None, asked=True)
-
-
-def test_the_leader_is_asked_first_when_a_reply_was_lost(claim: Claim) -> None:
-    """This server may be behind; what is not there yet would be taken for never created."""
-    claim.move = Move(claim.session, 7, "/a place", b"")
-    for steps in (find(claim, "/queue"), _settle(claim)):
-        step = next(steps)
-        assert isinstance(step, Send)
-        assert [call.by_leader for call in step.calls] == [True, False]
 
 
 CLIENT = {

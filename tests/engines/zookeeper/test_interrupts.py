@@ -4,16 +4,17 @@ import contextlib
 import itertools
 import subprocess
 import sys
+from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 import holdfast
-from holdfast.engines.zookeeper.commands import name_of
-from holdfast.engines.zookeeper.locks import find
-from holdfast.engines.zookeeper.registry import Claim
-from holdfast.engines.zookeeper.sessions import Send, Session
+from holdfast.engines.zookeeper.commands import Tree, name_of
+from holdfast.engines.zookeeper.locks import Locks
+from holdfast.engines.zookeeper.registry import Claim, Registry
+from holdfast.engines.zookeeper.sessions import Send, Sessions
 from tests.contract.interrupting import Interruption
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer
@@ -61,11 +62,13 @@ def test_an_interrupted_search_does_not_forget_that_there_may_be_a_place() -> No
     """At any of its lines: it is searched for again, and one of an earlier session is deleted."""
     holder = "host/1/program/5ec2e7"
     names = [name_of(1, holder, 3), name_of(2, holder, 4)]
+    registry = Registry(lambda holder: None)
     for line in itertools.count():
-        session = cast(Session, SimpleNamespace(id=2))
-        claim = Claim("job", holder, session, print, asked=True)
-        steps = find(claim, "/queue")
-        interruption = Interruption(line, ("zookeeper/locks.py",), functions=("find",))
+        session: Any = SimpleNamespace(id=2)
+        claim = Claim("job", holder, session, doubtful=True)
+        locks = Locks(Tree(""), cast(Sessions, [session]), registry, lambda: 0.0, Random(1))
+        steps = locks._find(claim)
+        interruption = Interruption(line, ("zookeeper/locks.py",), functions=("_find",))
         with contextlib.suppress(KeyboardInterrupt, StopIteration), interruption:
             next(steps)
             deleting = steps.send([None, names])
@@ -73,6 +76,6 @@ def test_an_interrupted_search_does_not_forget_that_there_may_be_a_place() -> No
             steps.send([None])
         if not interruption.happened:
             break
-        assert claim.asked, interruption.where
-    assert (claim.place, claim.owner) == (f"/queue/{names[1]}", 2)
+        assert claim.doubtful, interruption.where
+    assert (claim.place, claim.owner) == (f"{Tree('').queue('job')}/{names[1]}", 2)
     assert line > 5

@@ -1,5 +1,6 @@
 """The steps of an exchange one by one, where no real server would stop between two of them."""
 
+from collections.abc import Iterator
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -7,13 +8,35 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from holdfast.core.messages import NOT_YOURS, Acquire, Extend, Failed, Held
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Held
 from holdfast.engines.zookeeper.commands import Tree, name_of
 from holdfast.engines.zookeeper.locks import Locks
-from holdfast.engines.zookeeper.registry import Claim, Move, Registry
+from holdfast.engines.zookeeper.registry import Claim, Registry
+from holdfast.engines.zookeeper.sessions import Send, Steps
+from tests.engines.meanwhile import meanwhile
 
-LONGER: Any = SimpleNamespace(ttl=60.0, id=2)
-SHORTER: Any = SimpleNamespace(ttl=10.0, id=1)
+
+class Session(SimpleNamespace):
+    """One that is always fresh."""
+
+    __hash__ = object.__hash__
+
+    def is_fresh(self, since: float) -> bool:
+        return True
+
+
+LONGER: Any = Session(ttl=60.0, id=2)
+SHORTER: Any = Session(ttl=10.0, id=1)
+
+
+class Sessions:
+    """A short one and a long one."""
+
+    def of(self, ttl: float) -> Any:
+        return LONGER if ttl > SHORTER.ttl else SHORTER
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((SHORTER, LONGER))
 
 
 @pytest.fixture
@@ -25,24 +48,95 @@ def registry() -> Registry:
 def claim(registry: Registry) -> Claim:
     claim = registry.open("job", "ann", SHORTER)
     assert claim is not None
-    claim.place, claim.owner, claim.ends_at = "/job/here", 1, 10.0
+    claim.place, claim.owner, claim.ends_at = f"/job/{name_of(1, 'ann', 7)}", 1, 10.0
     return claim
 
 
 @pytest.fixture
 def locks(registry: Registry) -> Locks:
-    sessions: Any = SimpleNamespace(of=lambda ttl: LONGER if ttl > SHORTER.ttl else SHORTER)
+    sessions: Any = Sessions()
     return Locks(Tree("/"), sessions, registry, lambda: 0.0, Random(1))
 
 
-def test_a_renewal_during_a_move_to_another_session_is_no_loss(locks: Locks, claim: Claim) -> None:
-    renewing = locks.extend([Extend("job", "ann", 10.0, 7)], [claim], 0.0)
-    next(renewing)
-    claim.moved(Move(LONGER, 2, "/job/there", b""))
+def end_of(steps: Steps[list[Answer]], replies: list[Any]) -> list[Answer]:
     with pytest.raises(StopIteration) as end:
-        renewing.send([NoNodeError()])
-    [answer] = end.value.value
+        steps.send(replies)
+    answers: list[Answer] = end.value.value
+    return answers
+
+
+def move(locks: Locks, claim: Claim) -> Steps[list[Answer]]:
+    """The request to move it has been sent, and is not answered yet."""
+    steps = locks.lengthen(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    next(steps)
+    step = steps.send([])
+    assert isinstance(step, Send)
+    assert step.session is LONGER
+    return steps
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_renewal_during_a_move_to_another_session_is_no_loss(
+    locks: Locks, claim: Claim, is_answered: bool
+) -> None:
+    renewing = locks.extend(SHORTER, [Extend("job", "ann", 10.0, 7)], [claim], 0.0)
+    next(renewing)
+    moving = move(locks, claim)
+    if is_answered:
+        moving.send([["created", True]])
+    [answer] = end_of(renewing, [NoNodeError()])
     assert isinstance(answer, Failed)
+
+
+def test_a_move_of_one_lease_loses_no_other_of_its_session(
+    locks: Locks, claim: Claim, registry: Registry
+) -> None:
+    """Their renewal, which is sent again after a connection was lost, is that of their session."""
+    other = registry.open("gate", "ben", SHORTER)
+    assert other
+    other.place, other.owner, other.ends_at = "/gate/here", 1, 10.0
+    move(locks, claim).send([["created", True]])
+    requests = [Extend("job", "ann", 10.0, 7), Extend("gate", "ben", 10.0, 8)]
+    renewing = locks.extend(SHORTER, requests, [claim, other], 0.0)
+    next(renewing)
+    moved, kept = end_of(renewing, [SimpleNamespace(), SimpleNamespace()])
+    assert isinstance(moved, Failed)
+    assert kept == DONE
+
+
+@pytest.mark.parametrize("was_done", [False, True])
+def test_a_move_whose_reply_was_lost_is_looked_for(
+    locks: Locks, claim: Claim, was_done: bool
+) -> None:
+    old = claim.place.rpartition("/")[2]
+    move(locks, claim).close()
+    renewing = locks.lengthen(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    looking = next(renewing)
+    assert isinstance(looking, Send)
+    assert looking.session is LONGER, "a server that knows what came of the move"
+    assert [call.by_leader for call in looking.calls] == [True, False], "it may be behind"
+    there = name_of(2, "ann", 7) if was_done else old
+    renewing.send([None, [there]])
+    assert (claim.session, claim.owner) == ((LONGER, 2) if was_done else (SHORTER, 1))
+    assert claim.place.endswith(there)
+    assert end_of(renewing, [SimpleNamespace()]) == [DONE]
+
+
+@pytest.mark.parametrize("line", range(8))
+def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, line: int) -> None:
+    """Whichever line of the one is the last before the other: it would take it for a loss."""
+    moves = [locks.lengthen(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
+    refused: list[Answer] = []
+
+    def begin(steps: Steps[list[Answer]]) -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            refused.extend(end.value)
+
+    with meanwhile(line, ("lengthen", "begin_move"), lambda: begin(moves[1])):
+        begin(moves[0])
+    assert [type(each) for each in refused] == [Failed]
 
 
 def test_one_move_at_a_time(locks: Locks, claim: Claim) -> None:
@@ -63,17 +157,15 @@ def test_a_lease_that_is_being_released_is_not_moved_to_another_session(
     steps = locks.lengthen(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(steps)  # the longer session is being connected
     claim.pending_release = True
-    with pytest.raises(StopIteration) as end:
-        steps.send([])
-    assert end.value.value == [NOT_YOURS]
-    assert claim.move is None
+    assert end_of(steps, []) == [NOT_YOURS]
+    assert not claim.doubtful
 
 
 def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
     locks: Locks, claim: Claim, registry: Registry
 ) -> None:
     """The age of the place before is told by when its own was made, also if that was found."""
-    claim.place, claim.asked = "", True  # the reply to the join was lost
+    claim.place, claim.doubtful = "", True  # the reply to the join was lost
     steps = locks.acquire(Acquire("job", "ann", 10.0, once=True), 0.0)
     first, mine = (name_of(1, holder, number, 1) for number, holder in enumerate(("ben", "ann")))
     a_minute_later: Any = SimpleNamespace(czxid=7, ctime=61_000)
@@ -81,7 +173,5 @@ def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
     steps.send([None, [first, mine]])  # it is found
     steps.send([a_minute_later, [first, mine]])
     steps.send([SimpleNamespace(ctime=1_000)])
-    with pytest.raises(StopIteration) as end:
-        steps.send([None])
-    [answer] = end.value.value
+    [answer] = end_of(steps, [None])
     assert isinstance(answer, Held)

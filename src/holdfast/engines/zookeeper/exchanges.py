@@ -9,7 +9,7 @@ been done must not be done again.
 """
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -188,26 +188,22 @@ class Exchanges:
         now, parts = self.clock(), list[Part]()
         live = {number: claim for number, claim in claims.items() if claim.ends_at > now}
         for number, claim in list(live.items()):
-            if claim.move is not None or requests[number].ttl > claim.session.ttl:
+            if claim.doubtful or requests[number].ttl > claim.session.ttl:
                 lengthen = partial(self._locks.lengthen, requests[number], live.pop(number), now)
                 parts.append(([number], self._exchange(lengthen, until)))
-        for group in _by_session(live):
+        for session, group in _by_session(live):
             asked = [requests[number] for number in group]
-            extend = partial(self._locks.extend, asked, list(group.values()), now)
+            extend = partial(self._locks.extend, session, asked, list(group.values()), now)
             parts.append((list(group), self._exchange(extend, until)))
         return parts
 
     def _releases(self, claims: dict[int, Claim], until: float) -> list[Part]:
         # Once: a place that is gone the second time was deleted the first time, or was lost before.
-        return [
-            (
-                list(group),
-                self._exchange(
-                    partial(self._locks.release, list(group.values())), until, once=True
-                ),
-            )
-            for group in _by_session(claims)
-        ]
+        parts = list[Part]()
+        for session, group in _by_session(claims):
+            release = partial(self._locks.release, session, list(group.values()))
+            parts.append((list(group), self._exchange(release, until, once=True)))
+        return parts
 
     def _exchange(
         self, begin: Callable[[], Steps[list[Answer]]], until: float, *, once: bool = False
@@ -215,12 +211,12 @@ class Exchanges:
         return exchange(begin, until, self.clock, self.sessions.terms.servers.name, once=once)
 
 
-def _by_session(claims: dict[int, Claim]) -> list[dict[int, Claim]]:
+def _by_session(claims: dict[int, Claim]) -> Iterable[tuple[Session, dict[int, Claim]]]:
     """Claims in groups of one session."""
-    groups: dict[int, dict[int, Claim]] = {}
+    groups: dict[Session, dict[int, Claim]] = {}
     for number, claim in claims.items():
-        groups.setdefault(id(claim.session), {})[number] = claim
-    return list(groups.values())
+        groups.setdefault(claim.session, {})[number] = claim
+    return groups.items()
 
 
 def exchange(

@@ -42,7 +42,7 @@ from holdfast.engines.zookeeper.commands import (
     shares_of,
     write_entry,
 )
-from holdfast.engines.zookeeper.registry import Claim, Move, Registry
+from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import Rejected, Send, Session, Sessions, Steps
 
 SHARES_OF = attrgetter("shares")
@@ -100,7 +100,8 @@ class Locks:
                 yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
                 return [Held(BACKSTOP, wakes=True)]
-            watching = [commands.watch(f"{queue}/{each.name}", claim.wake) for each in obstacles]
+            claim.watched = [f"{queue}/{each.name}" for each in obstacles]
+            watching = [commands.watch(each, self._registry.wake) for each in claim.watched]
             there = yield Send(claim.session, watching)
             if not any(isinstance(each, NoNodeError) for each in there):
                 return [Held(BACKSTOP, wakes=True)]
@@ -113,8 +114,8 @@ class Locks:
             if claim.place and session.id != claim.owner:
                 claim.gone()
             claim.entry = write_entry(Entry(session.ttl, 0, claim.holder))
-        if claim.asked and not claim.place:
-            yield from find(claim, queue)
+        if claim.doubtful:
+            yield from self._find(claim)
         if claim.place:
             names = yield from self._acknowledge(claim, queue)
         else:
@@ -137,7 +138,7 @@ class Locks:
     def _join(self, claim: Claim, queue: str, request: Acquire) -> Steps[Any]:
         """Go to the end of the queue, and list it in the same round trip."""
         session = claim.session
-        claim.owner, claim.asked = session.id, True
+        claim.owner, claim.doubtful = session.id, True
         name = prefix(session.id, claim.holder, waits=request.queue, shares=request.shares)
         joining = commands.join(queue, name, claim.entry)
         made, names = yield Send(session, [joining, commands.children(queue)])
@@ -186,7 +187,7 @@ class Locks:
         if claim.session.id != claim.owner:
             return None
         ttl = claim.session.ttl
-        claim.ends_at = asked_at + ttl
+        claim.ends_at, claim.watched = asked_at + ttl, ()
         return Granted(claim.fence, ttl=ttl)
 
     def _be_fresh(self, session: Session, since: float) -> Steps[None]:
@@ -197,16 +198,20 @@ class Locks:
             yield Send(session, [commands.sync()])
 
     def extend(
-        self, requests: Sequence[Extend], claims: Sequence[Claim], asked_at: float
+        self,
+        session: Session,
+        requests: Sequence[Extend],
+        claims: Sequence[Claim],
+        asked_at: float,
     ) -> Steps[list[Answer]]:
         """Extend leases of one session: one write is proof for them all, and the other places are
         looked for behind it."""
         there: list[bool] = []
-        session, places = claims[0].session, [claim.place for claim in claims]
+        places = [claim.place for claim in claims]
         while len(there) < len(claims):
-            first, *others = claims[len(there) :]
-            calls = [commands.put(first.place, first.entry)]
-            calls += [commands.exists(claim.place) for claim in others]
+            first, *others = places[len(there) :]
+            calls = [commands.put(first, claims[len(there)].entry)]
+            calls += [commands.exists(place) for place in others]
             written, *seen = yield Send(session, calls)
             if isinstance(written, NoNodeError):
                 there.append(False)
@@ -218,10 +223,10 @@ class Locks:
         for request, claim, place, is_there in zip(requests, claims, places, there, strict=True):
             ends_at = asked_at + request.ttl
             lives = is_there and claim.owner == session.id
-            if lives and self._registry.prolong(claim, ends_at, self._clock()):
-                answers.append(DONE)
-            elif claim.move is not None or claim.place != place:
+            if claim.doubtful or claim.session is not session or claim.place != place:
                 answers.append(MOVING)
+            elif lives and self._registry.prolong(claim, ends_at, self._clock()):
+                answers.append(DONE)
             else:
                 answers.append(NOT_YOURS)
         return answers
@@ -229,89 +234,87 @@ class Locks:
     def lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
         """Extend a lease beyond the timeout of its session: replace its place by one of another
         session, with the same number, so that no other place comes between."""
-        if claim.is_moving:
-            return [MOVING]
-        claim.is_moving = True
+        mover = object()
         try:
+            if not self._registry.begin_move(claim, mover):
+                return [MOVING]
             return (yield from self._lengthen(request, claim, asked_at))
         finally:
-            claim.is_moving = False
+            if claim.mover is mover:
+                claim.mover = None
 
     def _lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
-        yield from _settle(claim)
+        if claim.doubtful:
+            yield from self._find(claim)
         if request.ttl <= claim.session.ttl:  # an earlier try was carried out
-            return (yield from self.extend([request], [claim], asked_at))
+            return (yield from self.extend(claim.session, [request], [claim], asked_at))
         session = self._sessions.of(request.ttl)
         yield Send(session, [])  # connected, from here on
         if session.ttl < request.ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         if claim.pending_release:  # which is under way, and would not find the new place
             return [NOT_YOURS]
-        number, shares = number_of(claim.place), shares_of(claim.place)
-        name = name_of(session.id, claim.holder, number, shares)
-        entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
+        old, owner = claim.place, session.id
+        name = name_of(owner, claim.holder, number_of(old), shares_of(old))
         place = f"{self._tree.queue(claim.key)}/{name}"
-        claim.move = move = Move(session, session.id, place, entry)
-        [made] = yield Send(session, [commands.move(claim.place, place, entry)])
+        claim.entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
+        claim.doubtful = True
+        claim.session = session  # after a lost reply, it knows what came of it
+        [made] = yield Send(session, [commands.move(old, place, claim.entry)])
         if any(isinstance(each, Exception) for each in made):
-            claim.move = None
             return [NOT_YOURS]
-        claim.moved(move)
-        answers = yield from self.extend([request], [claim], asked_at)
+        claim.owner = owner
+        claim.found(place)
+        answers = yield from self.extend(session, [request], [claim], asked_at)
         if answers == [NOT_YOURS]:  # it ended here before it was moved there
             yield Send(session, [commands.delete(place)])
         return answers
 
-    def release(self, claims: Sequence[Claim]) -> Steps[list[Answer]]:
+    def release(self, session: Session, claims: Sequence[Claim]) -> Steps[list[Answer]]:
         """Delete the places of these holders in one session."""
-        deleted: dict[str, str] | None = None
+        places: dict[str, str] = {}
+        replies: list[Any] | None = None
         try:
             for claim in claims:
-                yield from _settle(claim)
-                if claim.asked and not claim.place:
-                    yield from find(claim, self._tree.queue(claim.key))
-            known = [claim for claim in claims if claim.place]
-            places = {claim.holder: claim.place for claim in known}
-            calls = [commands.delete(place) for place in places.values()]
-            replies = yield Send(claims[0].session, calls)
-            deleted = places
+                if claim.doubtful:
+                    yield from self._find(claim)
+            places = {claim.holder: claim.place for claim in claims if claim.place}
+            replies = yield Send(session, [commands.delete(each) for each in places.values()])
         finally:
             for claim in claims:
-                moved = claim.move is not None or claim.place != (deleted or {}).get(
-                    claim.holder, ""
-                )
-                if deleted is None or moved:
+                moved = claim.doubtful or claim.place != places.get(claim.holder, "")
+                if replies is None or moved:
                     claim.pending_release = True  # it is tried again until it is answered
                 else:
                     self._registry.close(claim)
-        removed = {
-            claim.holder
-            for claim, reply in zip(known, replies, strict=True)
-            if claim.held and not isinstance(reply, NoNodeError)
+        deleted = {
+            holder
+            for holder, reply in zip(places, replies, strict=True)
+            if not isinstance(reply, NoNodeError)
         }
-        return [DONE if claim.holder in removed else NOT_YOURS for claim in claims]
+        return [DONE if each.held and each.holder in deleted else NOT_YOURS for each in claims]
 
-
-def find(claim: Claim, queue: str) -> Steps[None]:
-    """Look for a place that may have been created. One of an earlier session is deleted."""
-    # This server may be behind the one that was asked to create it.
-    _, names = yield Send(claim.session, [commands.sync(), commands.children(queue)])
-    mine: list[Place] = []
-    if not isinstance(names, NoNodeError):
-        secret = secret_of(claim.holder)
-        mine = [place for place in in_order(names) if place.secret == secret]
-    owner, own = claim.session.id, ""
-    for place in mine:
-        path = f"{queue}/{place.name}"
-        if place.session == owner & SESSION:
-            own = path
+    def _find(self, claim: Claim) -> Steps[None]:
+        """Look for a place that may have been created. One of an earlier session is deleted."""
+        queue, secret = self._tree.queue(claim.key), secret_of(claim.holder)
+        # This server may be behind the one that was asked to create it.
+        _, names = yield Send(claim.session, [commands.sync(), commands.children(queue)])
+        sessions = {each.id & SESSION: (each, each.id) for each in self._sessions if each.id}
+        own, path = None, ""
+        for place in [] if isinstance(names, NoNodeError) else in_order(names):
+            if place.secret != secret:
+                continue
+            found = f"{queue}/{place.name}"
+            if place.session in sessions:
+                own, path = sessions[place.session], found
+            else:
+                yield Send(claim.session, [commands.delete(found)])
+        # Not earlier: after an interruption, there may still be a place.
+        if own is None:
+            claim.gone()
         else:
-            yield Send(claim.session, [commands.delete(path)])
-    # Not earlier: after an interruption, there may still be a place.
-    if own:
-        claim.owner, claim.place, claim.fence = owner, own, 0
-    else:
-        claim.gone()
+            claim.session, claim.owner = own
+            claim.found(path)
 
 
 def _before(places: list[Place], claim: Claim) -> list[Place]:
@@ -327,15 +330,3 @@ def _decisive(before: Sequence[Place], shares: int) -> Sequence[Place]:
         return before[:shares]
     others = [place for place in before if place.shares != shares]
     return [place for place in others if place.waits][:1] or others[:1]
-
-
-def _settle(claim: Claim) -> Steps[None]:
-    """Find out whether a lease was moved, if that is unknown."""
-    move = claim.move
-    if move is not None:
-        # This server may be behind the one that was asked to move it.
-        _, there = yield Send(move.session, [commands.sync(), commands.exists(move.place)])
-        if there is None:
-            claim.move = None
-        else:
-            claim.moved(move)

@@ -8,24 +8,13 @@
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Any
 
 from holdfast.core.ports import Notify
 from holdfast.engines.zookeeper.sessions import Session
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """To where a lease is moved that is to last for longer than its session does."""
-
-    session: Session
-    owner: int
-    place: str
-    entry: bytes
 
 
 @dataclass(slots=True)
@@ -35,27 +24,27 @@ class Claim:
     key: str
     holder: str
     session: Session
-    wake: Callable[[Any], None]
-    """What to call when the place before is gone."""
+    """That of the place; while that is doubtful, the one that was asked to make a place."""
     owner: int = 0
     """The id of the session in which the place was requested."""
     place: str = ""
     """The path of the place, if it is known."""
     entry: bytes = b""
     """What is written there."""
-    asked: bool = False
-    """Whether there may be a place, although none is known."""
+    doubtful: bool = False
+    """Whether a place was asked for, and the reply was lost: there may be one, or another one."""
     fence: int = 0
     created_at: int = 0
     """When the place was made, in milliseconds of the leader's clock; 0 if unknown."""
     ends_at: float = inf
     """When the lease ends unless it is extended; never, while it is only waited for."""
-    move: Move | None = None
-    """To where it may have been moved."""
-    is_moving: bool = False
-    """Whether an exchange is about to move it. Two at once would take each other's for a loss."""
+    mover: object = None
+    """The exchange that is about to move it to another session. Two at once would take each other's
+    for a loss."""
     pending_release: bool = False
     """Whether it is to be released as soon as that can be done."""
+    watched: Collection[str] = ()
+    """The places that it waits for."""
 
     @property
     def held(self) -> bool:
@@ -64,16 +53,11 @@ class Claim:
 
     def found(self, place: str, fence: int = 0) -> None:
         """There is a place."""
-        self.place, self.fence, self.asked = place, fence or self.fence, True
-
-    def moved(self, move: Move) -> None:
-        """The place is there now."""
-        self.session, self.owner = move.session, move.owner
-        self.place, self.entry, self.move = move.place, move.entry, None
+        self.place, self.fence, self.doubtful = place, fence or self.fence, False
 
     def gone(self) -> None:
         """There is no place."""
-        self.place, self.fence, self.asked = "", 0, False
+        self.place, self.fence, self.doubtful = "", 0, False
 
 
 class Registry:
@@ -94,8 +78,7 @@ class Registry:
         with self._mutex:
             claim = self._claims.get(holder)
             if claim is None:
-                wake = partial(_wake, self._notify, holder)
-                claim = self._claims[holder] = Claim(key, holder, session, wake)
+                claim = self._claims[holder] = Claim(key, holder, session)
             claim.ends_at = inf
             return None if claim.pending_release else claim
 
@@ -105,9 +88,27 @@ class Registry:
 
     def held_in(self, session: Session) -> set[str]:
         """The holders whose leases are on a session."""
+        return {
+            claim.holder
+            for claim in self._all()
+            if claim.held and not claim.doubtful and claim.session is session
+        }
+
+    def begin_move(self, claim: Claim, mover: object) -> bool:
+        """Whether this exchange may move a lease to another session: no other one is about to."""
         with self._mutex:
-            claims = list(self._claims.values())
-        return {claim.holder for claim in claims if claim.held and claim.session is session}
+            if claim.mover is None:
+                claim.mover = mover
+            return claim.mover is mover
+
+    def wake(self, event: Any) -> None:
+        """A place is gone, or a connection and all its watches: wake those who waited for it.
+
+        kazoo keeps each function that watches a place until that is gone. So it is one for all
+        waiters: one for each would stay behind with each that gave up."""
+        for claim in self._all():
+            if claim.watched and event.path in (None, *claim.watched):
+                self._notify(claim.holder)
 
     def close(self, claim: Claim) -> None:
         """This holder has nothing any more."""
@@ -131,6 +132,6 @@ class Registry:
             claim.ends_at = max(claim.ends_at, ends_at)
             return True
 
-
-def _wake(notify: Notify, holder: str, event: Any) -> None:
-    notify(holder)
+    def _all(self) -> list[Claim]:
+        with self._mutex:
+            return list(self._claims.values())

@@ -76,12 +76,6 @@ FOR_GOOD = (NoAuthError, AuthFailedError, InvalidACLError)
 
 TOO_LATE = "did not answer in time"
 
-STOPPED = 0.5
-"""Seconds: a process that is woken so much later than planned was stopped, or the machine slept."""
-
-GRACE = 1.0
-"""Seconds for an answer that may have come while the process was stopped."""
-
 
 class Await(NamedTuple):
     """Wait until one of kazoo's results is there, or that instant has come."""
@@ -121,7 +115,7 @@ class Exchanges:
         """Answer each request, of which all are of a kind; `Failed` for what could not be answered
         by `until`."""
         parts = self._parts(requests, until)
-        outcomes = yield from side_by_side([each for _, each in parts], self.clock)
+        outcomes = yield from side_by_side([each for _, each in parts])
         answers: list[Answer] = [NOT_YOURS] * len(requests)  # a holder without a claim has nothing
         for (numbers, _), outcome in zip(parts, outcomes, strict=True):
             for at, number in enumerate(numbers):
@@ -139,7 +133,7 @@ class Exchanges:
             session.heartbeat()
         overdue = dict(enumerate(self.registry.overdue(self.clock())))
         parts = self._releases(overdue, self.clock() + self.sessions.terms.tick / 4)
-        yield from side_by_side([each for _, each in parts], self.clock)
+        yield from side_by_side([each for _, each in parts])
 
     def _parts(self, requests: Sequence[Request], until: float) -> list[Part]:
         """The exchanges for these requests."""
@@ -278,14 +272,12 @@ def _replies(step: Send, until: float, clock: Clock) -> Waits[list[Any] | BaseEx
 
 def _is_there(result: Any, until: float) -> Waits[bool]:
     """Wait for a result, or an error; False if that comes too late."""
-    for _ in range(2):  # the second time for 0 s, unless the process was stopped
-        if result.ready():
-            break
+    if not result.ready():
         yield Await(result, until)
     return bool(result.ready())
 
 
-def side_by_side(exchanges: Sequence[Exchange[T]], clock: Clock) -> Waits[list[T | Failed]]:
+def side_by_side(exchanges: Sequence[Exchange[T]]) -> Waits[list[T | Failed]]:
     """Run exchanges; returns their results. Each sends its calls before those of any are waited
     for."""
     results: dict[int, T | Failed] = {}
@@ -303,13 +295,7 @@ def side_by_side(exchanges: Sequence[Exchange[T]], clock: Clock) -> Waits[list[T
             go_on(number)
         while waiting:
             for number, wait in list(waiting.items()):
-                now = clock()
-                if isinstance(wait, Await) and now - wait.until > STOPPED:
-                    # The process was stopped until long after that: the answer may be there, or
-                    # that a session has ended.
-                    yield Await(wait.result, now + GRACE)
-                else:
-                    yield wait
+                yield wait
                 go_on(number)
     finally:
         for each in exchanges:

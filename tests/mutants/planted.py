@@ -957,15 +957,16 @@ PLANTED = [
     Mutant(
         "etcd: the fence is always 1",
         "engines/etcd/locks.py",
-        "            return Granted(claim.revision)\n        [first]",
-        "            return Granted(1)\n        [first]",
+        "                return Granted(claim.revision)\n            mine",
+        "                return Granted(1)\n            mine",
         contract("etcd", "fences"),
     ),
     Mutant(
         "etcd: a held lock is granted",
         "engines/etcd/locks.py",
-        "        yield from self.revoke(self._registry.take_unused())\n        return HELD",
-        "        return Granted(1)",
+        "                yield from self.revoke(self._registry.take_unused())\n"
+        "                return HELD",
+        "                return Granted(1)",
         contract("etcd", "basic"),
     ),
     Mutant(

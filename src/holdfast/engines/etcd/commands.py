@@ -154,14 +154,7 @@ def time_to_live(lease: int, *, keys: bool = False) -> Call:
     return Call(LEASE_TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease, keys=keys))
 
 
-def take(queue: Span, place: bytes, lease: int, holder: str) -> Call:
-    """If the queue is empty, be the first; else read who is."""
-    empty = {**_created(queue.first, 0), "range_end": queue.end}
-    first = _read(_range(queue, ASCENDING, limit=1))
-    return _txn([empty], [_put(place, holder.encode(), lease)], [first])
-
-
-def share(queue: Span, place: bytes, lease: int, holder: str, since: int) -> Call:
+def take(queue: Span, place: bytes, lease: int, holder: str, since: int = 0) -> Call:
     """If no place has come since that revision, at which there was room, be one more; else read my
     place, and what is in the queue. A read lock needs to know of other kinds only."""
     shares = shares_of(place)

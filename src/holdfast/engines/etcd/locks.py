@@ -117,11 +117,12 @@ class Locks:
         session = self._registry.session_for(claim, ttl)
         if not (yield from self._be_fresh(session, asked_at)):
             return None
-        if claim.shares == 1:
-            turn = self._confirm if claim.revision else self._take
+        if not claim.revision:
+            answer = yield from self._take(claim, session)
+        elif claim.shares == 1:
+            answer = yield from self._confirm(claim, session)
         else:
-            turn = self._confirm_share if claim.revision else self._take_share
-        answer = yield from turn(claim, session)
+            answer = yield from self._confirm_share(claim, session)
         if isinstance(answer, Granted):
             self._watches.end(claim.holder)
             self._registry.move(claim, session)
@@ -131,30 +132,12 @@ class Locks:
         return answer
 
     def _take(self, claim: Claim, session: Session) -> Steps[Answer | None]:
-        """Hold the lock if the queue is empty."""
-        self._registry.move(claim, session)
-        claim.doubtful = True
-        queue = queue_of(claim.key)
-        reply = yield commands.take(queue, claim.place, session.lease, claim.holder)
-        claim.doubtful = False
-        if self._has_ended(session, reply):
-            return None
-        if reply.succeeded:
-            claim.revision = claim.modified = reply.header.revision
-            return Granted(claim.revision)
-        [first] = reply.responses[0].response_range.kvs
-        if first.key == claim.place:  # an earlier try was carried out late
-            _note(claim, [first])
-            return Granted(claim.revision)
-        return (yield from self._refuse(claim))
-
-    def _take_share(self, claim: Claim, session: Session) -> Steps[Answer | None]:
-        """Hold the lock if there is room beside its holders, and no client waits."""
+        """Hold the lock if it is free, or there is room beside its holders and no client waits."""
         self._registry.move(claim, session)
         queue, since = queue_of(claim.key), 0
         while True:
             claim.doubtful = True
-            reply = yield commands.share(queue, claim.place, session.lease, claim.holder, since)
+            reply = yield commands.take(queue, claim.place, session.lease, claim.holder, since)
             claim.doubtful = False
             if self._has_ended(session, reply):
                 return None
@@ -166,14 +149,10 @@ class Locks:
                 _note(claim, mine.response_range.kvs)
                 return None
             if _in_the_way(claim, _in_order(others)):
-                return (yield from self._refuse(claim))
+                self._registry.close(claim)
+                yield from self.revoke(self._registry.take_unused())
+                return HELD
             since = reply.header.revision  # there is room, unless another one comes first
-
-    def _refuse(self, claim: Claim) -> Steps[Answer]:
-        """The lock is held, and there is no place."""
-        self._registry.close(claim)
-        yield from self.revoke(self._registry.take_unused())
-        return HELD
 
     def _confirm(self, claim: Claim, session: Session) -> Steps[Answer | None]:
         """Hold the lock if the place is there, and is the first."""

@@ -988,8 +988,15 @@ PLANTED = [
     Mutant(
         "etcd: a lease that moves to a longer ttl is lost",
         "engines/etcd/locks.py",
-        "answers.append(MOVING if moved else NOT_YOURS)",
+        "answers.append(NOT_YOURS if is_known else MOVING)",
         "answers.append(NOT_YOURS)",
+        "tests/engines/etcd/test_locks.py",
+    ),
+    Mutant(
+        "etcd: two extensions move a lease at once",
+        "engines/etcd/locks.py",
+        "not self._registry.begin_move(claim, mover) or claim.session is not session:",
+        "claim.mover:",
         "tests/engines/etcd/test_locks.py",
     ),
     Mutant(

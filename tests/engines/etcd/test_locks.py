@@ -1,14 +1,26 @@
 """The steps of an exchange one by one, where no real server would stop between two of them."""
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from holdfast.core.messages import NOT_YOURS, Acquire, Extend, Failed, Release
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Extend,
+    Failed,
+    Release,
+)
 from holdfast.core.ports import StoreHost
+from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
 from holdfast.engines.etcd.locks import Locks
+from holdfast.engines.etcd.protocol import messages
 from holdfast.engines.etcd.sessions import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
+from tests.engines.meanwhile import meanwhile
 
 NO_KEYS = SimpleNamespace(keys=())
 HOST = StoreHost(lambda: 0.0, lambda holder: None, lambda event: None)
@@ -31,29 +43,98 @@ def claim(registry: Registry) -> Claim:
     return claim
 
 
-def test_a_release_is_not_confirmed_while_another_one_may_fail(locks: Locks, claim: Claim) -> None:
-    """After an interruption, the caller and the background task release at the same time."""
-    releases = [Release("door", "ben")]
-    first = locks.release(releases)
-    next(first)
+RELEASES = [Release("door", "ben")]
+DELETED = messages["TxnResponse"](
+    succeeded=True, responses=[{"response_delete_range": {"deleted": 1}}]
+)
+NOT_DELETED = messages["TxnResponse"]()
+
+
+def end_of(steps: Steps[list[Answer]], reply: Any) -> Answer:
     with pytest.raises(StopIteration) as end:
-        next(locks.release(releases))
+        steps.send([reply])
     [answer] = end.value.value
-    assert isinstance(answer, Failed)
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_a_release_is_not_confirmed_by_another_one_that_may_fail(
+    locks: Locks, claim: Claim
+) -> None:
+    """After an interruption, the caller and the background task release at the same time."""
+    first, second = locks.release(RELEASES), locks.release(RELEASES)
+    next(first)
+    assert next(second), "it is sent, too"
     first.close()  # its connection was lost
-    assert next(locks.release(releases)), "the claim is still there"
+    third = locks.release(RELEASES)
+    assert next(third), "the claim is still there"
+    assert end_of(second, DELETED) == DONE
+    assert end_of(third, NOT_DELETED) == DONE, "the second one has deleted it"
+    with pytest.raises(StopIteration):
+        next(locks.release(RELEASES))
+
+
+def test_of_two_releases_both_are_confirmed(locks: Locks, claim: Claim, registry: Registry) -> None:
+    claim.revision = 7
+    first, second = locks.release(RELEASES), locks.release(RELEASES)
+    next(first)
+    [late] = cast("list[Call]", next(second))
+    assert end_of(first, DELETED) == DONE
+    again = registry.claim(Acquire("door", "cleo", 4.0), 4)
+    assert again.place == claim.place, "the name is used again"
+    assert late.request.compare[0].create_revision == 7, "the late one leaves that alone"
+    assert end_of(second, NOT_DELETED) == DONE
+    assert registry.claims == {"cleo": again}
 
 
 @pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("begins", ["before", "in the middle"])
 def test_a_renewal_during_a_move_to_another_session_is_no_loss(
-    registry: Registry, locks: Locks, claim: Claim, moves: bool
+    registry: Registry, locks: Locks, claim: Claim, moves: bool, begins: str
 ) -> None:
+    """Also where it asks about both sessions, and the move comes in between."""
+    if begins == "in the middle":
+        registry.session_for(claim, 60).granted = True
     renewing = locks.extend([Extend("door", "ben", 4, 7)], 1)
-    next(renewing)
-    renewing.send([4])
+    sessions = len(cast(KeepAlives, next(renewing)).leases)
+    renewing.send([4] * sessions)
     if moves:
         registry.move(claim, registry.session_for(claim, 60))
     with pytest.raises(StopIteration) as end:
-        renewing.send([NO_KEYS])
+        renewing.send([NO_KEYS] * sessions)
     [answer] = end.value.value
     assert isinstance(answer, Failed) if moves else answer == NOT_YOURS
+
+
+def move(locks: Locks, claim: Claim, ttl: float) -> Steps[list[Answer]]:
+    """An extension that knows that the place is there, and is about to move it."""
+    steps = locks.extend([Extend("door", "ben", ttl, 7)], 1)
+    next(steps)
+    steps.send([4])
+    return steps
+
+
+@pytest.mark.parametrize("line", range(12))
+def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, line: int) -> None:
+    """The last one would decide, and end the lease of the other before its time."""
+    moves = [move(locks, claim, ttl) for ttl in (50, 60)]
+    refused: list[Answer] = []
+
+    def go_on(steps: Steps[list[Answer]]) -> None:
+        try:
+            steps.send([SimpleNamespace(keys=[claim.place])])
+        except StopIteration as end:
+            refused.extend(end.value)
+
+    with meanwhile(line, ("_extend", "begin_move"), lambda: go_on(moves[1])):
+        go_on(moves[0])
+    assert [type(each) for each in refused] == [Failed]
+
+
+def test_a_move_that_comes_after_a_longer_one_does_not_undo_it(
+    registry: Registry, locks: Locks, claim: Claim
+) -> None:
+    shorter = move(locks, claim, 50)
+    registry.move(claim, registry.session_for(claim, 60))
+    assert isinstance(end_of(shorter, SimpleNamespace(keys=[claim.place])), Failed)
+    assert claim.session.ttl == 60

@@ -209,14 +209,9 @@ def attach(place: Place, lease: int, holder: str) -> Call:
     return _txn([_modified(place.key, place.modified)], [put], [_read({"key": place.key})])
 
 
-def delete(place: bytes) -> Call:
-    """Delete a place of this client."""
-    return _txn([], [_delete(place)], [])
-
-
-def delete_created(place: bytes, revision: int) -> Call:
-    """Delete a place if it was created at that revision."""
-    return _txn([_created(place, revision)], [_delete(place)], [])
+def delete(place: bytes, revision: int = 0) -> Call:
+    """Delete a place if it was created at that revision; 0: at any."""
+    return _txn([_created(place, revision)] if revision else [], [_delete(place)], [])
 
 
 def find(key: bytes) -> Call:

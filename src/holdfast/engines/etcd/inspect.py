@@ -136,7 +136,7 @@ def break_lock(request: Break, known: dict[str, Any]) -> Steps[list[Answer]]:
                 return [NOT_YOURS]
             known[request.key] = wanted
         places = known[request.key]
-        replies = yield [commands.delete_created(p.key, p.create_revision) for p in places]
+        replies = yield [commands.delete(p.key, p.create_revision) for p in places]
         deleted = [accepted(reply).succeeded for reply in replies]
         if again or any(deleted):
             return [DONE]

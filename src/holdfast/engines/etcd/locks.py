@@ -46,7 +46,6 @@ BACKSTOP = 10.0
 
 HELD = Held(BACKSTOP, wakes=True)
 
-LEAVING = Failed.at("etcd", "another release of this holder is under way")
 MOVING = Failed.at("etcd", "another extension of this lease is under way")
 
 TRIES = 4
@@ -62,7 +61,7 @@ class Locks:
     def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
         """Hold the lock if it is free, or wait for it if that is wanted."""
         ttl = ceil(request.ttl)
-        if not request.renew:
+        if not request.renew:  # else its renewals do
             self._registry.expire(asked_at)
         claim = self._registry.claim(request, ttl)
         claim.ends_at = inf
@@ -248,6 +247,7 @@ class Locks:
     def extend(self, requests: Sequence[Extend], asked_at: float) -> Steps[list[Answer]]:
         """Keep the sessions alive, and see which places are still there."""
         claims = [self._live_claim(request, asked_at) for request in requests]
+        before = [None if claim is None else claim.session for claim in claims]
         needed = dict.fromkeys(
             each for claim in claims if claim is not None for each in list(claim.sessions)
         )
@@ -261,32 +261,37 @@ class Locks:
             for each, reply in zip(sessions, replies, strict=True)
         }
         answers: list[Answer] = []
-        for request, claim in zip(requests, claims, strict=True):
-            found = (
-                []
-                if claim is None
-                else [s for s in claim.sessions if claim.place in places.get(s, ())]
-            )
-            if claim is None or not found:
-                moved = claim is not None and not claim.sessions.keys() <= needed.keys()
-                answers.append(MOVING if moved else NOT_YOURS)
-            else:
+        for request, claim, session in zip(requests, claims, before, strict=True):
+            if claim is None:
+                answers.append(NOT_YOURS)
+            elif claim.mover is not None or claim.session is not session:
+                answers.append(MOVING)
+            elif found := [each for each in claim.sessions if claim.place in places.get(each, ())]:
                 claim.session = found[0]
                 answers.append((yield from self._extend(request, claim, asked_at)))
+            else:
+                is_known = claim.sessions.keys() <= needed.keys()
+                answers.append(NOT_YOURS if is_known else MOVING)
         return answers
 
     def _live_claim(self, request: Extend, now: float) -> Claim | None:
         claim = self._registry.claims.get(request.holder)
-        if claim is None or claim.undelivered:
+        if claim is None or claim.leaving:
             return None
         return claim if now < claim.ends_at < inf else None
 
     def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Steps[Answer]:
-        ttl = ceil(request.ttl)
-        if ttl > claim.session.ttl:
-            moved = yield from self._move(claim, ttl, asked_at)
-            if not moved:
-                return NOT_YOURS
+        ttl, session = ceil(request.ttl), claim.session
+        if ttl > session.ttl:
+            mover = object()
+            try:
+                if not self._registry.begin_move(claim, mover) or claim.session is not session:
+                    return MOVING
+                if not (yield from self._move(claim, ttl, asked_at)):
+                    return NOT_YOURS
+            finally:
+                if claim.mover is mover:
+                    claim.mover = None
         claim.ends_at = max(claim.ends_at, asked_at + request.ttl)
         return DONE
 
@@ -310,48 +315,35 @@ class Locks:
 
     def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
         """Delete the places of these holders, all together."""
-        # First found, then taken: a Ctrl-C in between loses no claim.
-        found, leaving = self._registry.find(request.holder for request in requests)
-        claims, replies = found, list[Any]()
-        released: set[str] = set()
+        claims = self._registry.find(request.holder for request in requests)
+        repeated = {claim.holder for claim in claims if claim.leaving}
+        replies: list[Any] = []
         try:
-            claims = self._registry.take(found)
             for claim in claims:
+                claim.leaving = True
                 self._watches.end(claim.holder)
             if claims:
-                replies = yield [commands.delete(claim.place) for claim in claims]
-            for claim, reply in zip(claims, replies, strict=True):
-                if self._left(claim, reply):
-                    released.add(claim.holder)
+                replies = yield [commands.delete(each.place, each.revision) for each in claims]
         finally:
             if not replies:
                 for claim in claims:
                     self._registry.release_failed(claim)
-            self._registry.left(claims)
+        released: set[str] = set()
+        for claim, reply in zip(claims, replies, strict=True):
+            if isinstance(reply, ErrorReply):
+                self._registry.release_failed(claim)
+                continue
+            deleted = any(each.response_delete_range.deleted for each in reply.responses)
+            if claim.ends_at < inf and (deleted or claim.holder in repeated):
+                released.add(claim.holder)
+            if claim.revision:
+                self._registry.close(claim)
+            else:
+                self._registry.abandon(claim)  # it may be created late
         yield from self.revoke(self._registry.take_unused())
         for reply in replies:
             accepted(reply)
-        leaving |= {claim.holder for claim in found if claim not in claims}  # since it was found
-        return [
-            DONE
-            if request.holder in released
-            else LEAVING
-            if request.holder in leaving
-            else NOT_YOURS
-            for request in requests
-        ]
-
-    def _left(self, claim: Claim, reply: Any) -> bool:
-        """Note what came of a release; whether that ended a lease."""
-        if isinstance(reply, ErrorReply):
-            self._registry.release_failed(claim)
-            return False
-        deleted = reply.responses[0].response_delete_range.deleted
-        if claim.doubtful:
-            self._registry.abandon(claim)
-        else:
-            self._registry.close(claim)
-        return claim.ends_at < inf and bool(claim.undelivered or deleted)
+        return [DONE if request.holder in released else NOT_YOURS for request in requests]
 
 
 def _place(claim: Claim) -> Place:

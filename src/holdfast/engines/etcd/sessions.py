@@ -31,9 +31,6 @@ from holdfast.engines.etcd.commands import place_of
 WAITING = 5
 """Seconds after which a client that waits and dies is out of every queue."""
 
-EXPIRE_EVERY = 0.5
-"""Seconds between two looks for leases that were not extended in time."""
-
 OLDEST = 1.0
 """A new lease may rest on a keep-alive that was sent at most this many seconds before the lease was
 asked for; or a tenth of the ttl, if that is less."""
@@ -114,8 +111,11 @@ class Claim:
     """Whether a place was asked for, and the reply was lost."""
     ends_at: float = inf
     """When the lease ends unless it is extended; inf while the claim only waits."""
-    undelivered: bool = False
-    """Whether a release was sent, and the reply was lost: it is to be sent again."""
+    leaving: bool = False
+    """Whether a release was sent; it may have been lost, or its reply."""
+    mover: object = None
+    """The exchange that is about to move it to another session. Of two at once, the last one would
+    decide, which may be the one with the shorter ttl."""
 
     sessions: dict[Session, None] = field(default_factory=dict)
     """All that its place may be attached to: one, and another that it is about to move to."""
@@ -129,7 +129,7 @@ class Claim:
     @property
     def waits(self) -> bool:
         """Whether it has a place in the queue, and no lease."""
-        return self.ends_at == inf and not self.undelivered
+        return self.ends_at == inf and not self.leaving
 
 
 class Registry:
@@ -150,10 +150,7 @@ class Registry:
         self._shared: dict[int, Session] = {}
         self._sessions: dict[Session, None] = {}
         self._numbers: dict[str, set[int]] = {}
-        self._leaving: dict[str, Claim] = {}
-        """By holder, the claims that are being released."""
         self._mutex = threading.Lock()
-        self._expired_at = -inf
         self._name = self._new_name()
 
     def _new_name(self) -> str:
@@ -163,7 +160,7 @@ class Registry:
         """The claim of a holder, a new one if there is none."""
         with self._mutex:
             claim = self.claims.get(request.holder)
-            if claim is None or claim.undelivered:
+            if claim is None or claim.leaving:
                 claim = self._new_claim(request, ttl)
             return claim
 
@@ -245,28 +242,18 @@ class Registry:
             session.add(claim)
             claim.session = session
 
-    def find(self, holders: Iterable[str]) -> tuple[list[Claim], set[str]]:
-        """The claims of these holders, and those of them that another exchange is releasing."""
+    def begin_move(self, claim: Claim, mover: object) -> bool:
+        """Whether this exchange may move a lease to another session: no other one is about to."""
         with self._mutex:
-            known = dict.fromkeys(holders)
-            claims = [self.claims[holder] for holder in known if holder in self.claims]
-            return claims, known.keys() & self._leaving.keys()
+            if claim.mover is None:
+                claim.mover = mover
+            return claim.mover is mover
 
-    def take(self, claims: Iterable[Claim]) -> list[Claim]:
-        """Those of these claims that are about to be released: only one exchange gets each."""
+    def find(self, holders: Iterable[str]) -> list[Claim]:
+        """The claims of these holders."""
         with self._mutex:
-            present = [each for each in claims if self.claims.get(each.holder) is each]
-            for claim in present:
-                self._leaving[claim.holder] = claim
-                del self.claims[claim.holder]
-            return present
-
-    def left(self, claims: Iterable[Claim]) -> None:
-        """Their release is over, whatever came of it."""
-        with self._mutex:
-            for claim in claims:
-                if self._leaving.get(claim.holder) is claim:
-                    del self._leaving[claim.holder]
+            known = [each for each in dict.fromkeys(holders) if each in self.claims]
+            return [self.claims[holder] for holder in known]
 
     def close(self, claim: Claim) -> None:
         """Its place is gone."""
@@ -286,18 +273,16 @@ class Registry:
     def release_failed(self, claim: Claim) -> None:
         """It is unknown whether its place was deleted. The claim is kept for the next try, for as
         long as the servers may keep the place: that may be longer than its lease."""
+        if self.claims.get(claim.holder) is not claim:
+            return  # another release of it was confirmed
         self.abandon(claim)
         with self._mutex:
-            claim.undelivered = True
             claim.ends_at = self._host.clock() + claim.session.ttl
             self.claims[claim.holder] = claim
 
     def expire(self, now: float) -> None:
         """Leases that were not extended in time are not to live on with their sessions."""
         with self._mutex:
-            if now < self._expired_at + EXPIRE_EVERY:
-                return
-            self._expired_at = now
             expired = [claim for claim in self.claims.values() if claim.ends_at <= now]
         for claim in expired:
             self.abandon(claim)
@@ -320,12 +305,9 @@ class Registry:
         """The etcd leases that are to be revoked: of retired sessions without claims."""
         with self._mutex:
             unused = [each for each in self._sessions if not each.claims and not each.in_use]
-            over = [each for each in self._sessions if self._is_over(each)]
-            for each in over:
-                self._retire(each)
-            for each in (*unused, *over):
+            for each in unused:
                 self._sessions.pop(each, None)
-        return [each.lease for each in unused if each.requested and each not in over]
+        return [each.lease for each in unused if each.requested]
 
     def take_all(self) -> list[int]:
         """All etcd leases: the client is closed."""

@@ -980,9 +980,9 @@ PLANTED = [
     ),
     Mutant(
         "etcd: an expired claim is extended",
-        "engines/etcd/locks.py",
-        "return claim if now < claim.ends_at < inf else None",
-        "return claim",
+        "engines/etcd/sessions.py",
+        "for claim in self.claims.values() if claim.ends_at <= now",
+        "for claim in self.claims.values() if False",
         "tests/engines/etcd/test_sessions.py",
     ),
     Mutant(

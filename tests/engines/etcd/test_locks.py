@@ -87,10 +87,10 @@ def test_of_two_releases_both_are_confirmed(locks: Locks, claim: Claim, registry
     assert registry.claims == {"cleo": again}
 
 
-@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("move", ["none", "done", "on its way", "in doubt"])
 @pytest.mark.parametrize("begins", ["before", "in the middle"])
 def test_a_renewal_during_a_move_to_another_session_is_no_loss(
-    registry: Registry, locks: Locks, claim: Claim, moves: bool, begins: str
+    registry: Registry, locks: Locks, claim: Claim, move: str, begins: str
 ) -> None:
     """Also where it asks about both sessions, and the move comes in between."""
     if begins == "in the middle":
@@ -98,12 +98,19 @@ def test_a_renewal_during_a_move_to_another_session_is_no_loss(
     renewing = locks.extend([Extend("door", "ben", 4, 7)], 1)
     sessions = len(cast(KeepAlives, next(renewing)).leases)
     renewing.send([4] * sessions)
-    if moves:
-        registry.move(claim, registry.session_for(claim, 60))
+    if move != "none":
+        longer = registry.session_for(claim, 60)
+    if move == "done":
+        registry.move(claim, longer)
+    elif move == "on its way":
+        registry.begin_move(claim, object())
     with pytest.raises(StopIteration) as end:
         renewing.send([NO_KEYS] * sessions)
     [answer] = end.value.value
-    assert isinstance(answer, Failed) if moves else answer == NOT_YOURS
+    if move == "none" or (move == "in doubt" and begins == "in the middle"):
+        assert answer == NOT_YOURS, "it is attached to none of the sessions"
+    else:
+        assert isinstance(answer, Failed)
 
 
 def move(locks: Locks, claim: Claim, ttl: float) -> Steps[list[Answer]]:

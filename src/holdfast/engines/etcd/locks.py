@@ -246,7 +246,7 @@ class Locks:
 
     def extend(self, requests: Sequence[Extend], asked_at: float) -> Steps[list[Answer]]:
         """Keep the sessions alive, and see which places are still there."""
-        claims = [self._live_claim(request, asked_at) for request in requests]
+        claims = [self._registry.find_held(request.holder) for request in requests]
         before = [None if claim is None else claim.session for claim in claims]
         needed = dict.fromkeys(
             each for claim in claims if claim is not None for each in list(claim.sessions)
@@ -273,12 +273,6 @@ class Locks:
                 is_known = claim.sessions.keys() <= needed.keys()
                 answers.append(NOT_YOURS if is_known else MOVING)
         return answers
-
-    def _live_claim(self, request: Extend, now: float) -> Claim | None:
-        claim = self._registry.claims.get(request.holder)
-        if claim is None or claim.leaving:
-            return None
-        return claim if now < claim.ends_at < inf else None
 
     def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Steps[Answer]:
         ttl, session = ceil(request.ttl), claim.session

@@ -249,6 +249,11 @@ class Registry:
                 claim.mover = mover
             return claim.mover is mover
 
+    def find_held(self, holder: str) -> Claim | None:
+        """The claim of this holder, if that has a lease; it may have expired."""
+        claim = self.claims.get(holder)
+        return claim if claim is not None and claim.ends_at < inf and not claim.leaving else None
+
     def find(self, holders: Iterable[str]) -> list[Claim]:
         """The claims of these holders."""
         with self._mutex:

@@ -222,7 +222,8 @@ class AsyncWatcher:
                     if not self._exchanges.watches.received(response):
                         break
             except grpc.RpcError as error:
-                self._note(error)
+                with suppress(NoAnswer):  # the next call finds out, and goes to another endpoint
+                    self._connections.read_error(error)
             except asyncio.CancelledError:
                 if _is_cancelled():
                     raise
@@ -232,12 +233,6 @@ class AsyncWatcher:
                 self._exchanges.watches.closed(send)
                 await _has_ended(stream)
             await asyncio.sleep(REOPEN_AFTER)
-
-    def _note(self, error: grpc.RpcError) -> None:
-        try:
-            self._connections.read_error(error)
-        except NoAnswer:
-            return  # the next call finds out, and goes to another endpoint
 
 
 async def _has_ended(stream: Any) -> None:

@@ -24,6 +24,7 @@ from holdfast.engines.etcd.protocol import (
     EQUAL,
     GREATER,
     LEASE_GRANT,
+    LEASE_KEEP_ALIVE,
     LEASE_REVOKE,
     LEASE_TIME_TO_LIVE,
     LESS,
@@ -31,16 +32,9 @@ from holdfast.engines.etcd.protocol import (
     NO_PUTS,
     RANGE,
     TXN,
-    AuthenticateRequest,
+    WATCH,
     Compare,
-    LeaseGrantRequest,
-    LeaseKeepAliveRequest,
-    LeaseRevokeRequest,
-    LeaseTimeToLiveRequest,
     Method,
-    RangeRequest,
-    TxnRequest,
-    WatchRequest,
 )
 
 Part: TypeAlias = dict[str, Any]
@@ -62,7 +56,7 @@ class KeepAlives(NamedTuple):
     @property
     def requests(self) -> list[Any]:
         """One for each."""
-        return [LeaseKeepAliveRequest(ID=lease) for lease in self.leases]
+        return [LEASE_KEEP_ALIVE.request(ID=lease) for lease in self.leases]
 
 
 T = TypeVar("T")
@@ -136,22 +130,22 @@ def lock_of(place: bytes) -> str | None:
 
 def log_in(user: str, password: str) -> Call:
     """Log in; the reply has a token."""
-    return Call(AUTHENTICATE, AuthenticateRequest(name=user, password=password))
+    return _call(AUTHENTICATE, name=user, password=password)
 
 
 def grant(lease: int, ttl: int) -> Call:
     """Create an etcd lease of that many seconds."""
-    return Call(LEASE_GRANT, LeaseGrantRequest(ID=lease, TTL=ttl))
+    return _call(LEASE_GRANT, ID=lease, TTL=ttl)
 
 
 def revoke(lease: int) -> Call:
     """End an etcd lease, and delete the keys that are attached to it."""
-    return Call(LEASE_REVOKE, LeaseRevokeRequest(ID=lease))
+    return _call(LEASE_REVOKE, ID=lease)
 
 
 def time_to_live(lease: int, *, keys: bool = False) -> Call:
     """How long an etcd lease has, and the keys that are attached to it."""
-    return Call(LEASE_TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease, keys=keys))
+    return _call(LEASE_TIME_TO_LIVE, ID=lease, keys=keys)
 
 
 def take(queue: Span, place: bytes, lease: int, holder: str, since: int = 0) -> Call:
@@ -216,19 +210,17 @@ def delete(place: bytes, revision: int = 0) -> Call:
 
 def find(key: bytes) -> Call:
     """Read one key."""
-    return Call(RANGE, RangeRequest(key=key))
+    return _call(RANGE, key=key)
 
 
 def first_of(queue: Span, limit: int = 1) -> Call:
     """The first in the queue, or as many (0: all), and how many there are."""
-    return Call(RANGE, RangeRequest(**_range(queue, ASCENDING, limit)))
+    return _call(RANGE, **_range(queue, ASCENDING, limit))
 
 
 def page(span: Span, limit: int) -> Call:
     """Some keys, in their order."""
-    return Call(
-        RANGE, RangeRequest(key=span.first, range_end=span.end, limit=limit, keys_only=True)
-    )
+    return _call(RANGE, key=span.first, range_end=span.end, limit=limit, keys_only=True)
 
 
 def replace(key: bytes, value: bytes, version: int) -> Call:
@@ -243,19 +235,13 @@ def same_place(place: bytes, revision: int) -> Any:
 
 def watch(number: int, place: bytes, since: int) -> Any:
     """Report when this key is deleted, from that revision on."""
-    return WatchRequest(
-        create_request={
-            "key": place,
-            "start_revision": since,
-            "filters": [NO_PUTS],
-            "watch_id": number,
-        }
-    )
+    created = {"key": place, "start_revision": since, "filters": [NO_PUTS], "watch_id": number}
+    return WATCH.request(create_request=created)
 
 
 def unwatch(number: int) -> Any:
     """End a watch."""
-    return WatchRequest(cancel_request={"watch_id": number})
+    return WATCH.request(cancel_request={"watch_id": number})
 
 
 def _created(key: bytes, revision: int) -> Part:
@@ -270,7 +256,11 @@ def _modified(key: bytes, revision: int) -> Part:
 
 
 def _txn(compare: list[Part], success: list[Part], failure: list[Part]) -> Call:
-    return Call(TXN, TxnRequest(compare=compare, success=success, failure=failure))
+    return _call(TXN, compare=compare, success=success, failure=failure)
+
+
+def _call(method: Method, **fields: Any) -> Call:
+    return Call(method, method.request(**fields))
 
 
 def _put(key: bytes, value: bytes, lease: int) -> Part:

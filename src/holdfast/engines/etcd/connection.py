@@ -131,6 +131,12 @@ class Cluster:
     password: str = field(default="", repr=False)
     security: Callable[[], grpc.ChannelCredentials] | None = None
 
+    def channel(self, library: Any, endpoint: str) -> Any:
+        """A channel to one member. `library`: `grpc` or `grpc.aio`."""
+        if self.security is None:
+            return library.insecure_channel(endpoint, options=SETTINGS)
+        return library.secure_channel(endpoint, self.security(), options=SETTINGS)
+
 
 class Connection:
     """A channel to one endpoint."""
@@ -170,7 +176,8 @@ class Connections:
     def __getitem__(self, name: str) -> Connection:
         connection = self._open.get(name)
         if connection is None:
-            connection = self._open.setdefault(name, Connection(name, self._connect(name)))
+            channel = self.cluster.channel(self._library, name)
+            connection = self._open.setdefault(name, Connection(name, channel))
         return connection
 
     def failed(self, connection: Connection, why: str) -> None:
@@ -227,12 +234,6 @@ class Connections:
     def _take_all(self) -> list[Connection]:
         connections, self._open = self._open, {}
         return list(connections.values())
-
-    def _connect(self, name: str) -> Any:
-        secure = self.cluster.security
-        if secure is None:
-            return self._library.insecure_channel(name, options=SETTINGS)
-        return self._library.secure_channel(name, secure(), options=SETTINGS)
 
 
 class Failover:

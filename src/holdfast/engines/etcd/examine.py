@@ -12,14 +12,13 @@ from holdfast.core.ports import node_timeout
 from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.etcd.connection import (
-    SETTINGS,
     Cluster,
     NoAnswer,
     Rejected,
     accepted,
     read_error,
 )
-from holdfast.engines.etcd.protocol import AUTHENTICATE, Method, messages
+from holdfast.engines.etcd.protocol import AUTHENTICATE, Method
 
 OLDEST, NEWEST = "3.4.0", "3.6"
 """The versions that it was tried with lie between these."""
@@ -44,12 +43,7 @@ class Talk:
     """A conversation with one member: one call at a time."""
 
     def __init__(self, cluster: Cluster, endpoint: str) -> None:
-        secure = cluster.security
-        self._channel = (
-            grpc.insecure_channel(endpoint, options=SETTINGS)
-            if secure is None
-            else grpc.secure_channel(endpoint, secure(), options=SETTINGS)
-        )
+        self._channel = cluster.channel(grpc, endpoint)
         self._metadata: list[tuple[str, str]] = []
         if cluster.user:
             reply = self.ask(AUTHENTICATE, name=cluster.user, password=cluster.password)
@@ -57,11 +51,9 @@ class Talk:
 
     def ask(self, method: Method, **fields: Any) -> Any:
         """The reply; raises `NoAnswer` or `Rejected`."""
-        request = messages[f"{method.path.rpartition('/')[2]}Request"](**fields)
+        call, request = method.on(self._channel), method.request(**fields)
         try:
-            return method.on(self._channel)(
-                request, timeout=examining.TIMEOUT, metadata=self._metadata
-            )
+            return call(request, timeout=examining.TIMEOUT, metadata=self._metadata)
         except grpc.RpcError as error:
             return accepted(read_error(error))
 

@@ -19,7 +19,7 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.ports import Clock, StoreHost
+from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import cells, inspect
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
 from holdfast.engines.etcd.connection import (
@@ -111,69 +111,53 @@ class Exchanges:
     def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> Effects[T | Failed]:
-        return exchange(begin, self._connections, self.clock, until, once=once)
+        """Have an exchange with one endpoint after the other, until one of them answers. `once`:
+        only with the first, since what may have been done must not be done again."""
+        endpoints = Failover(self._connections, self.clock, until, once=once)
+        for connection, give_up_at in endpoints:
+            steps = begin()
+            try:
+                step = next(steps)
+                while True:
+                    reply = yield from self._send(step, connection, give_up_at)
+                    step = steps.send(reply)
+            except StopIteration as stop:
+                self._connections.answered(connection)
+                return cast("T", stop.value)
+            except NoAnswer as error:
+                pause = endpoints.failed(connection, error)
+            except Rejected as error:
+                return Failed.at(connection.name, str(error), error.heals_in)
+            finally:
+                steps.close()
+            yield Sleep(self.clock() + pause)
+        return endpoints.failure
 
+    def _send(
+        self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float
+    ) -> Effects[Any]:
+        """One step. The client logs in first if it has to, and again if its login has expired."""
+        if self._connections.needs_login:
+            yield from self._log_in(connection, until)
+        if isinstance(step, KeepAlives):
+            ttls = yield Send(step, connection, until)
+            if len(ttls) < len(step.leases):
+                raise NoAnswer("did not answer for every lease")
+            return ttls
+        calls = step if isinstance(step, list) else [step]
+        replies: list[Any] = yield Send(calls, connection, until)
+        expired = [at for at, each in enumerate(replies) if self._connections.has_expired(each)]
+        if expired:
+            yield from self._log_in(connection, until)
+            again = yield Send([calls[at] for at in expired], connection, until)
+            for at, reply in zip(expired, again, strict=True):
+                replies[at] = reply
+        return replies if isinstance(step, list) else replies[0]
 
-def exchange(
-    begin: Callable[[], Steps[T]],
-    connections: Connections,
-    clock: Clock,
-    until: float,
-    *,
-    once: bool = False,
-) -> Effects[T | Failed]:
-    """Have an exchange with one endpoint after the other, until one of them answers. `once`: only
-    with the first, since what may have been done must not be done again."""
-    endpoints = Failover(connections, clock, until, once=once)
-    for connection, give_up_at in endpoints:
-        steps = begin()
-        try:
-            step = next(steps)
-            while True:
-                reply = yield from _send(step, connections, connection, give_up_at)
-                step = steps.send(reply)
-        except StopIteration as stop:
-            connections.answered(connection)
-            return cast("T", stop.value)
-        except NoAnswer as error:
-            pause = endpoints.failed(connection, error)
-        except Rejected as error:
-            return Failed.at(connection.name, str(error), error.heals_in)
-        finally:
-            steps.close()
-        yield Sleep(clock() + pause)
-    return endpoints.failure
-
-
-def _send(
-    step: Call | list[Call] | KeepAlives,
-    connections: Connections,
-    connection: Connection,
-    until: float,
-) -> Effects[Any]:
-    """One step. The client logs in first if it has to, and again if its login has expired."""
-    if connections.needs_login:
-        yield from _log_in(connections, connection, until)
-    if isinstance(step, KeepAlives):
-        ttls = yield Send(step, connection, until)
-        if len(ttls) < len(step.leases):
-            raise NoAnswer("did not answer for every lease")
-        return ttls
-    calls = step if isinstance(step, list) else [step]
-    replies: list[Any] = yield Send(calls, connection, until)
-    expired = [at for at, reply in enumerate(replies) if connections.has_expired(reply)]
-    if expired:
-        yield from _log_in(connections, connection, until)
-        again = yield Send([calls[at] for at in expired], connection, until)
-        for at, reply in zip(expired, again, strict=True):
-            replies[at] = reply
-    return replies if isinstance(step, list) else replies[0]
-
-
-def _log_in(connections: Connections, connection: Connection, until: float) -> Effects[None]:
-    connections.logged_in("")
-    [reply] = yield Send([connections.login], connection, until)
-    connections.logged_in(accepted(reply).token)
+    def _log_in(self, connection: Connection, until: float) -> Effects[None]:
+        self._connections.logged_in("")
+        [reply] = yield Send([self._connections.login], connection, until)
+        self._connections.logged_in(accepted(reply).token)
 
 
 def is_waiting(requests: Sequence[Request], answers: Sequence[Answer]) -> bool:

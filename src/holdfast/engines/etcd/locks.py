@@ -202,7 +202,7 @@ class Locks:
         """Have the session last for its ttl from about `since`: create the etcd lease, or send a
         keep-alive, unless one was sent just before. False if the servers have ended it."""
         if not session.granted:
-            session.requested, sent_at = True, self._clock()
+            sent_at = self._clock()
             reply = yield commands.grant(session.lease, session.ttl)
             if not isinstance(reply, ErrorReply):
                 session.kept(sent_at, reply.TTL)

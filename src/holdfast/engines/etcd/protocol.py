@@ -57,15 +57,7 @@ def _declare() -> dict[str, Any]:
 
 messages = _declare()
 
-RangeRequest = messages["RangeRequest"]
 Compare = messages["Compare"]
-TxnRequest = messages["TxnRequest"]
-LeaseGrantRequest = messages["LeaseGrantRequest"]
-LeaseRevokeRequest = messages["LeaseRevokeRequest"]
-LeaseKeepAliveRequest = messages["LeaseKeepAliveRequest"]
-LeaseTimeToLiveRequest = messages["LeaseTimeToLiveRequest"]
-WatchRequest = messages["WatchRequest"]
-AuthenticateRequest = messages["AuthenticateRequest"]
 
 
 class Method:
@@ -75,15 +67,13 @@ class Method:
         self.path = f"/etcdserverpb.{path}"
         self.streams = streams
         name = path.rpartition("/")[2]
-        self._request = messages[f"{name}Request"].SerializeToString
-        self._response = messages[f"{name}Response"].FromString
+        self.request, self.response = messages[f"{name}Request"], messages[f"{name}Response"]
 
     def on(self, channel: Any) -> Any:
         """The callable for it on that channel."""
         make = channel.stream_stream if self.streams else channel.unary_unary
-        return make(
-            self.path, request_serializer=self._request, response_deserializer=self._response
-        )
+        encode, decode = self.request.SerializeToString, self.response.FromString
+        return make(self.path, request_serializer=encode, response_deserializer=decode)
 
 
 RANGE = Method("KV/Range")

@@ -53,8 +53,6 @@ class Session:
     """The ttl as asked for."""
     lease: int
     """The id of the etcd lease."""
-    requested: bool = False
-    """Whether the servers may know it."""
     granted: bool = False
     """Whether they have confirmed that they do."""
     sent_at: float = -inf
@@ -312,7 +310,7 @@ class Registry:
             unused = [each for each in self._sessions if not each.claims and not each.in_use]
             for each in unused:
                 self._sessions.pop(each, None)
-        return [each.lease for each in unused if each.requested]
+        return [each.lease for each in unused]
 
     def take_all(self) -> list[int]:
         """All etcd leases: the client is closed."""
@@ -320,10 +318,9 @@ class Registry:
             sessions = list(self._sessions)
             self._sessions.clear()
             self._shared.clear()
-        return [each.lease for each in sessions if each.requested]
+        return [each.lease for each in sessions]
 
     def _retire(self, session: Session) -> None:
         session.retired = True
-        for ttl, shared in list(self._shared.items()):
-            if shared is session:
-                del self._shared[ttl]
+        if self._shared.get(session.asked_for) is session:
+            del self._shared[session.asked_for]

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -189,15 +190,10 @@ class Watcher:
                         if not self._exchanges.watches.received(response):
                             break
             except grpc.RpcError as error:
-                self._note(error)
+                with suppress(NoAnswer):  # the next call finds out, and goes to another endpoint
+                    self._connections.read_error(error)
             finally:
                 stream.cancel()
                 send(None)
                 self._exchanges.watches.closed(send)
             self._over.wait(REOPEN_AFTER)
-
-    def _note(self, error: grpc.RpcError) -> None:
-        try:
-            self._connections.read_error(error)
-        except NoAnswer:
-            return  # the next call finds out, and goes to another endpoint

@@ -1,6 +1,7 @@
 """The steps of an exchange one by one, where no real server would stop between two of them."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -16,17 +17,19 @@ from holdfast.engines.zookeeper.sessions import Send, Steps
 from tests.engines.meanwhile import meanwhile
 
 
-class Session(SimpleNamespace):
+@dataclass(eq=False)
+class Session:
     """One that is always fresh."""
 
-    __hash__ = object.__hash__
+    ttl: float
+    id: int
 
     def is_fresh(self, since: float) -> bool:
         return True
 
 
-LONGER: Any = Session(ttl=60.0, id=2)
-SHORTER: Any = Session(ttl=10.0, id=1)
+LONGER: Any = Session(60.0, 2)
+SHORTER: Any = Session(10.0, 1)
 
 
 class Sessions:

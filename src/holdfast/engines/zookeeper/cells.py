@@ -14,40 +14,35 @@ TEXT, BYTES = b"t", b"b"
 """What the value of a cell begins with."""
 
 
-class Cells:
-    """The cells of one client."""
+def read(tree: Tree, sessions: Sessions, request: Read) -> Steps[list[Answer]]:
+    """The value; its version is that of the node, counted from 1."""
+    path = tree.cell(request.key)
+    calls = [commands.sync(), commands.get(path)]
+    _, found = yield Send(sessions.any(), calls)
+    if isinstance(found, NoNodeError):
+        return [Versioned(None, 0)]
+    data, known = found
+    kind, raw = data[:1], data[1:]
+    if kind not in (TEXT, BYTES):
+        raise Rejected(f"{path} is not a cell")
+    return [Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)]
 
-    def __init__(self, tree: Tree, sessions: Sessions) -> None:
-        self._tree, self._sessions = tree, sessions
 
-    def read(self, request: Read) -> Steps[list[Answer]]:
-        """The value; its version is that of the node, counted from 1."""
-        path = self._tree.cell(request.key)
-        calls = [commands.sync(), commands.get(path)]
-        _, found = yield Send(self._sessions.any(), calls)
-        if isinstance(found, NoNodeError):
-            return [Versioned(None, 0)]
-        data, known = found
-        kind, raw = data[:1], data[1:]
-        if kind not in (TEXT, BYTES):
-            raise Rejected(f"{path} is not a cell")
-        return [Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)]
-
-    def write(self, request: Write) -> Steps[list[Answer]]:
-        """Write the value if its version is the expected one."""
-        session = self._sessions.any()
-        path, value = self._tree.cell(request.key), request.value
-        data = TEXT + value.encode() if isinstance(value, str) else BYTES + value
-        writing = (
-            commands.put(path, data, request.expect - 1)
-            if request.expect
-            else commands.create(path, data)
-        )
-        [written] = yield Send(session, [writing])
-        if isinstance(written, NoNodeError) and not request.expect:
-            above = [commands.node(each) for each in parents(self._tree.cells)]
-            written = (yield Send(session, [*above, writing]))[-1]
-        return [CHANGED if _has_failed(written) else DONE]
+def write(tree: Tree, sessions: Sessions, request: Write) -> Steps[list[Answer]]:
+    """Write the value if its version is the expected one."""
+    session = sessions.any()
+    path, value = tree.cell(request.key), request.value
+    data = TEXT + value.encode() if isinstance(value, str) else BYTES + value
+    writing = (
+        commands.put(path, data, request.expect - 1)
+        if request.expect
+        else commands.create(path, data)
+    )
+    [written] = yield Send(session, [writing])
+    if isinstance(written, NoNodeError) and not request.expect:
+        above = [commands.node(each) for each in parents(tree.cells)]
+        written = (yield Send(session, [*above, writing]))[-1]
+    return [CHANGED if _has_failed(written) else DONE]
 
 
 def _has_failed(reply: Any) -> bool:

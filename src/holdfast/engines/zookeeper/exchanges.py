@@ -43,11 +43,10 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.ports import Clock, StoreHost
-from holdfast.engines.zookeeper.cells import Cells
+from holdfast.core.ports import StoreHost
+from holdfast.engines.zookeeper import cells, inspect
 from holdfast.engines.zookeeper.commands import Tree
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.inspect import Inspection
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import (
@@ -106,10 +105,8 @@ class Exchanges:
         self.sessions = Sessions(terms, host.clock, self._lose, connect, chance)
         self.registry = Registry(host.notify)
         self._host = host
-        tree = Tree(chroot)
-        self._locks = Locks(tree, self.sessions, self.registry, host.clock, chance)
-        self._inspection = Inspection(tree, self.sessions)
-        self._cells = Cells(tree, self.sessions)
+        self._tree = Tree(chroot)
+        self._locks = Locks(self._tree, self.sessions, self.registry, host.clock, chance)
 
     def ask(self, requests: Sequence[Request], until: float) -> Waits[list[Answer]]:
         """Answer each request, of which all are of a kind; `Failed` for what could not be answered
@@ -156,15 +153,16 @@ class Exchanges:
     def _other(
         self, request: Break | Inspect | List | Read | Write
     ) -> Callable[[], Steps[list[Answer]]]:
+        tree, sessions = self._tree, self.sessions
         if isinstance(request, Inspect):
-            return partial(self._inspection.inspect, request)
+            return partial(inspect.inspect, tree, sessions, request)
         if isinstance(request, List):
-            return partial(self._inspection.list_locks, request)
+            return partial(inspect.list_locks, tree, sessions, request)
         if isinstance(request, Break):
-            return partial(self._inspection.break_lock, request, [])
+            return partial(inspect.break_lock, tree, sessions, request, [])
         if isinstance(request, Read):
-            return partial(self._cells.read, request)
-        return partial(self._cells.write, request)
+            return partial(cells.read, tree, sessions, request)
+        return partial(cells.write, tree, sessions, request)
 
     def forget(self) -> None:
         """In a forked child: everything is the parent's."""
@@ -202,7 +200,58 @@ class Exchanges:
     def _exchange(
         self, begin: Callable[[], Steps[list[Answer]]], until: float, *, once: bool = False
     ) -> Exchange[list[Answer]]:
-        return exchange(begin, until, self.clock, self.sessions.terms.servers.name, once=once)
+        """Have an exchange with the servers, until it is over, or its time is. `once`: it must not
+        begin again."""
+        name = self.sessions.terms.servers.name
+        while True:
+            steps = begin()
+            try:
+                step = next(steps)
+                while True:
+                    if isinstance(step, Sleep):
+                        yield Sleep(min(step.until, until))
+                        replies: Any = [] if self.clock() < until else TOO_LATE
+                    else:
+                        replies = yield from self._replies(step, until)
+                    if not isinstance(replies, list):
+                        break
+                    step = steps.send(replies)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # it is a T
+            except Rejected as refusal:
+                return Failed.at(name, str(refusal), refusal.heals_in)
+            finally:
+                steps.close()
+            # Its outcome is unknown. Begin again, if that may find it out.
+            for_good = isinstance(replies, ConnectionClosedError)  # which kazoo takes for an expiry
+            if once or for_good or not isinstance(replies, LOST):
+                heals_in = inf if isinstance(replies, FOR_GOOD) else None
+                return Failed.at(name, _shown(replies), heals_in)
+
+    def _replies(self, step: Send, until: float) -> Waits[list[Any] | BaseException | str]:
+        """Send some calls; returns their replies, or why there are none."""
+        session = step.session
+        while not (ready := session.ready).ready():
+            if not (yield from _is_there(ready, until)):
+                return _too_late(session)
+        if ready.exception is not None:
+            raise Rejected(str(ready.exception))
+        sent_at = self.clock()
+        sent = [session.send(call) for call in step.calls]
+        for result in reversed(sent):  # they come in order: after the last, hardly any is missing
+            if not (yield from _is_there(result, until)):
+                return _too_late(session)
+        replies = []
+        for call, result in zip(step.calls, sent, strict=True):
+            error: BaseException | None = result.exception
+            if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
+                return error
+            replies.append(result.value if error is None else error)
+            if isinstance(error, UnimplementedError):  # the server closes the connection after it
+                return replies + [error] * (len(sent) - len(replies))
+        if any(call.by_leader for call in step.calls):
+            session.answered(sent_at)
+        return replies
 
 
 def _by_session(claims: dict[int, Claim]) -> Iterable[tuple[Session, dict[int, Claim]]]:
@@ -211,63 +260,6 @@ def _by_session(claims: dict[int, Claim]) -> Iterable[tuple[Session, dict[int, C
     for number, claim in claims.items():
         groups.setdefault(claim.session, {})[number] = claim
     return groups.items()
-
-
-def exchange(
-    begin: Callable[[], Steps[T]], until: float, clock: Clock, name: str, *, once: bool = False
-) -> Exchange[T]:
-    """Have an exchange with the servers, whom errors call `name`, until it is over, or its time is.
-    `once`: it must not begin again."""
-    while True:
-        steps = begin()
-        try:
-            step = next(steps)
-            while True:
-                if isinstance(step, Sleep):
-                    yield Sleep(min(step.until, until))
-                    replies: Any = [] if clock() < until else TOO_LATE
-                else:
-                    replies = yield from _replies(step, until, clock)
-                if not isinstance(replies, list):
-                    break
-                step = steps.send(replies)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # it is a T
-        except Rejected as refusal:
-            return Failed.at(name, str(refusal), refusal.heals_in)
-        finally:
-            steps.close()
-        # Its outcome is unknown. Begin again, if that may find it out.
-        for_good = isinstance(replies, ConnectionClosedError)  # which kazoo takes for an expiry
-        if once or for_good or not isinstance(replies, LOST):
-            heals_in = inf if isinstance(replies, FOR_GOOD) else None
-            return Failed.at(name, _shown(replies), heals_in)
-
-
-def _replies(step: Send, until: float, clock: Clock) -> Waits[list[Any] | BaseException | str]:
-    """Send some calls; returns their replies, or why there are none."""
-    session = step.session
-    while not (ready := session.ready).ready():
-        if not (yield from _is_there(ready, until)):
-            return _too_late(session)
-    if ready.exception is not None:
-        raise Rejected(str(ready.exception))
-    sent_at = clock()
-    sent = [session.send(call) for call in step.calls]
-    for result in reversed(sent):  # they come in order: after the last, hardly any is missing
-        if not (yield from _is_there(result, until)):
-            return _too_late(session)
-    replies = []
-    for call, result in zip(step.calls, sent, strict=True):
-        error: BaseException | None = result.exception
-        if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
-            return error
-        replies.append(result.value if error is None else error)
-        if isinstance(error, UnimplementedError):  # after which the server closes the connection
-            return replies + [error] * (len(sent) - len(replies))
-    if any(call.by_leader for call in step.calls):
-        session.answered(sent_at)
-    return replies
 
 
 def _is_there(result: Any, until: float) -> Waits[bool]:

@@ -1,4 +1,4 @@
-"""Inspect locks, and break one."""
+"""Inspect locks, and break one. A server may lag behind the leader, so it catches up first."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -22,82 +22,80 @@ from holdfast.engines.zookeeper.commands import (
 from holdfast.engines.zookeeper.sessions import Send, Session, Sessions, Steps
 
 
-class Inspection:
-    """Inspect locks, and break one. A server may lag behind the leader, so it catches up first."""
+def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Steps[list[Answer]]:
+    """The holders of a lock, and how many wait."""
+    return [Listing((yield from _seen(tree, sessions.any(), [request.key])))]
 
-    def __init__(self, tree: Tree, sessions: Sessions) -> None:
-        self._tree, self._sessions = tree, sessions
 
-    def inspect(self, request: Inspect) -> Steps[list[Answer]]:
-        """The holders of a lock, and how many wait."""
-        return [Listing((yield from self._seen(self._sessions.any(), [request.key])))]
-
-    def list_locks(self, request: List) -> Steps[list[Answer]]:
-        """The held locks, from as many as wanted."""
-        session = self._sessions.any()
-        _, names = yield Send(session, [commands.sync(), commands.children(self._tree.locks)])
-        if isinstance(names, NoNodeError):
-            return [Listing(())]
-        wanted = sorted(
-            key
-            for key in map(decode, names)
-            if key.startswith(request.prefix) and key > request.after
-        )
-        while wanted:
-            some, wanted = wanted[: request.limit], wanted[request.limit :]
-            found = yield from self._seen(session, some)
-            if found:
-                return [Listing(found)]
+def list_locks(tree: Tree, sessions: Sessions, request: List) -> Steps[list[Answer]]:
+    """The held locks, from as many as wanted."""
+    session = sessions.any()
+    _, names = yield Send(session, [commands.sync(), commands.children(tree.locks)])
+    if isinstance(names, NoNodeError):
         return [Listing(())]
+    wanted = sorted(
+        key for key in map(decode, names) if key.startswith(request.prefix) and key > request.after
+    )
+    while wanted:
+        some, wanted = wanted[: request.limit], wanted[request.limit :]
+        found = yield from _seen(tree, session, some)
+        if found:
+            return [Listing(found)]
+    return [Listing(())]
 
-    def _seen(self, session: Session, keys: list[str]) -> Steps[tuple[Seen, ...]]:
-        """Those of these locks that are held."""
-        queues = yield from self._queues(session, keys)
-        paths = [
-            f"{self._tree.queue(key)}/{place.name}"
-            for key, places in zip(keys, queues, strict=True)
-            for place in _holders(places)
-        ]
-        replies = iter((yield Send(session, [commands.get(path) for path in paths])))
-        found = []
-        for key, places in zip(keys, queues, strict=True):
-            head = _holders(places)
-            entries = [each for each in map(_entry, islice(replies, len(head))) if each is not None]
-            if entries:
-                first, *others = [(each.holder, each.ttl) for each in entries]
-                fence = max(each.fence for each in entries)
-                waiters = sum(place.waits for place in places[len(head) :])
-                shares = head[0].shares
-                found.append(Seen(key, first[0], fence, first[1], waiters, shares, tuple(others)))
-        return tuple(found)
 
-    def _queues(self, session: Session, keys: list[str]) -> Steps[list[list[Place]]]:
-        """The places in each queue."""
-        calls = [commands.sync(), *(commands.children(self._tree.queue(key)) for key in keys)]
-        _, *found = yield Send(session, calls)
-        return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
+def _seen(tree: Tree, session: Session, keys: list[str]) -> Steps[tuple[Seen, ...]]:
+    """Those of these locks that are held."""
+    queues = yield from _queues(tree, session, keys)
+    paths = [
+        f"{tree.queue(key)}/{place.name}"
+        for key, places in zip(keys, queues, strict=True)
+        for place in _holders(places)
+    ]
+    replies = iter((yield Send(session, [commands.get(path) for path in paths])))
+    found = []
+    for key, places in zip(keys, queues, strict=True):
+        head = _holders(places)
+        entries = [each for each in map(_entry, islice(replies, len(head))) if each is not None]
+        if entries:
+            first, *others = [(each.holder, each.ttl) for each in entries]
+            fence = max(each.fence for each in entries)
+            waiters = sum(place.waits for place in places[len(head) :])
+            shares = head[0].shares
+            found.append(Seen(key, first[0], fence, first[1], waiters, shares, tuple(others)))
+    return tuple(found)
 
-    def break_lock(self, request: Break, broken: list[Place]) -> Steps[list[Answer]]:
-        """Delete the places of the holders, or of that one; each finds that out when it extends its
-        lease.
 
-        `broken` is kept if the exchange begins again: if it is unknown whether the places were
-        deleted, it is still those which are deleted, and not the next holder's.
-        """
-        if not request.is_text:
+def _queues(tree: Tree, session: Session, keys: list[str]) -> Steps[list[list[Place]]]:
+    """The places in each queue."""
+    calls = [commands.sync(), *(commands.children(tree.queue(key)) for key in keys)]
+    _, *found = yield Send(session, calls)
+    return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
+
+
+def break_lock(
+    tree: Tree, sessions: Sessions, request: Break, broken: list[Place]
+) -> Steps[list[Answer]]:
+    """Delete the places of the holders, or of that one; each finds that out when it extends its
+    lease.
+
+    `broken` is kept if the exchange begins again: if it is unknown whether the places were
+    deleted, it is still those which are deleted, and not the next holder's.
+    """
+    if not request.is_text:
+        return [NOT_YOURS]
+    session, queue, again = sessions.any(), tree.queue(request.key), bool(broken)
+    while True:
+        if not broken:
+            [places] = yield from _queues(tree, session, [request.key])
+            head, only = _holders(places), request.holder
+            broken += [p for p in head if not only or p.secret == secret_of(only)]
+        if not broken:
             return [NOT_YOURS]
-        session, queue, again = self._sessions.any(), self._tree.queue(request.key), bool(broken)
-        while True:
-            if not broken:
-                [places] = yield from self._queues(session, [request.key])
-                head, only = _holders(places), request.holder
-                broken += [p for p in head if not only or p.secret == secret_of(only)]
-            if not broken:
-                return [NOT_YOURS]
-            gone = yield Send(session, [commands.delete(f"{queue}/{x.name}") for x in broken])
-            if again or not all(isinstance(each, NoNodeError) for each in gone):
-                return [DONE]
-            broken.clear()  # they have been released
+        gone = yield Send(session, [commands.delete(f"{queue}/{x.name}") for x in broken])
+        if again or not all(isinstance(each, NoNodeError) for each in gone):
+            return [DONE]
+        broken.clear()  # they have been released
 
 
 def _holders(places: Sequence[Place]) -> list[Place]:

@@ -247,10 +247,8 @@ class Locks:
     def extend(self, requests: Sequence[Extend], asked_at: float) -> Steps[list[Answer]]:
         """Keep the sessions alive, and see which places are still there."""
         claims = [self._registry.find_held(request.holder) for request in requests]
-        before = [None if claim is None else claim.session for claim in claims]
-        needed = dict.fromkeys(
-            each for claim in claims if claim is not None for each in list(claim.sessions)
-        )
+        before = {claim: claim.session for claim in claims if claim is not None}
+        needed = dict.fromkeys(each for claim in before for each in list(claim.sessions))
         sessions = [each for each in needed if each.granted]
         if not sessions:
             return [NOT_YOURS] * len(requests)
@@ -261,10 +259,10 @@ class Locks:
             for each, reply in zip(sessions, replies, strict=True)
         }
         answers: list[Answer] = []
-        for request, claim, session in zip(requests, claims, before, strict=True):
+        for request, claim in zip(requests, claims, strict=True):
             if claim is None:
                 answers.append(NOT_YOURS)
-            elif claim.mover is not None or claim.session is not session:
+            elif claim.mover or claim.session is not before[claim]:
                 answers.append(MOVING)
             elif found := [each for each in claim.sessions if claim.place in places.get(each, ())]:
                 claim.session = found[0]

@@ -272,21 +272,21 @@ class Locks:
 
     def release(self, session: Session, claims: Sequence[Claim]) -> Steps[list[Answer]]:
         """Delete the places of these holders in one session."""
-        places: dict[str, str] = {}
-        replies: list[Any] | None = None
         try:
             for claim in claims:
                 if claim.doubtful:
                     yield from self._find(claim)
             places = {claim.holder: claim.place for claim in claims if claim.place}
             replies = yield Send(session, [commands.delete(each) for each in places.values()])
-        finally:
+        except BaseException:
             for claim in claims:
-                moved = claim.doubtful or claim.place != places.get(claim.holder, "")
-                if replies is None or moved:
-                    claim.pending_release = True  # it is tried again until it is answered
-                else:
-                    self._registry.close(claim)
+                claim.pending_release = True  # it is tried again until it is answered
+            raise
+        for claim in claims:
+            if claim.doubtful or claim.place != places.get(claim.holder, ""):
+                claim.pending_release = True  # it was moved meanwhile
+            else:
+                self._registry.close(claim)
         deleted = {
             holder
             for holder, reply in zip(places, replies, strict=True)

@@ -2,9 +2,8 @@
 
 A waiter watches the place before its own and no other, so one release wakes one waiter. One that
 waits for a semaphore watches as many places as that has slots. All watches of a client go over one
-stream. When a watch ends for any other reason, a compaction, the loss of
-the stream or of the leader, its waiter is woken too, and asks again: that is the only way in which
-a watch is resumed.
+stream. When a watch ends for any other reason, a compaction, the loss of the stream or of the
+leader, its waiter is woken too, and asks again: that is the only way in which a watch is resumed.
 """
 
 import itertools
@@ -54,21 +53,20 @@ class Watches:
         """With none; as a forked child must."""
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}
-        self._of: dict[str, dict[bytes, Watch]] = {}
-        """By holder, then by place."""
         self._send: Send | None = None
         self._mutex = threading.Lock()
 
     def watch(self, holder: str, places: Sequence[bytes], since: int) -> None:
         """Wake the holder when one of these keys is deleted. It may have been already."""
         with self._mutex:
-            for watch in [each for each in self._watches_of(holder) if each.place not in places]:
-                self._end(watch)
-            known = self._of.setdefault(holder, {})
+            known = {each.place: each for each in self._watches_of(holder)}
+            for place, watch in known.items():
+                if place not in places:
+                    self._end(watch)
             for place in places:
                 if place not in known:
                     watch = Watch(next(self._numbers), holder, place, since)
-                    self._watches[watch.number] = known[place] = watch
+                    self._watches[watch.number] = watch
                     if self._send is not None:
                         self._send(commands.watch(watch.number, place, since))
 
@@ -77,7 +75,6 @@ class Watches:
         with self._mutex:
             for watch in self._watches_of(holder):
                 self._end(watch)
-            self._of.pop(holder, None)
 
     def opened(self, send: Send) -> None:
         """There is a stream now."""
@@ -107,21 +104,16 @@ class Watches:
             if self._send is not send:
                 return
             self._send = None
-            holders = list(self._of)
+            holders = dict.fromkeys(each.holder for each in self._watches.values())
             self._watches.clear()
-            self._of.clear()
         for holder in holders:
             self._notify(holder)
 
     def _watches_of(self, holder: str) -> list[Watch]:
-        return list(self._of.get(holder, {}).values())
+        return [each for each in self._watches.values() if each.holder == holder]
 
     def _end(self, watch: Watch) -> None:
-        # It may have been interrupted between any two lines, and is done again then.
-        self._watches.pop(watch.number, None)
+        # It may be interrupted between any two lines: then it is done again.
         if self._send is not None:
             self._send(commands.unwatch(watch.number))
-        known = self._of.get(watch.holder, {})
-        known.pop(watch.place, None)
-        if not known:
-            self._of.pop(watch.holder, None)
+        self._watches.pop(watch.number, None)

@@ -1050,6 +1050,27 @@ PLANTED = [
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
+        "ZooKeeper: a renewal takes a session that one of its leases has left",
+        "engines/zookeeper/locks.py",
+        "if claim.doubtful or claim.session is not session or claim.place != place:",
+        "if claim.doubtful:",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: each waiter has a watch of its own, which stays",
+        "engines/zookeeper/locks.py",
+        "commands.watch(each, self._registry.wake)",
+        "commands.watch(each, lambda event: self._registry.wake(event))",
+        "tests/engines/zookeeper/test_queue.py -k leaves_no_watch",
+    ),
+    Mutant(
+        "ZooKeeper: a break whose reply was lost breaks the next lock, too",
+        "engines/zookeeper/inspect.py",
+        "        if not broken:\n            [places]",
+        "        if broken is not None:\n            [places]",
+        "tests/engines/zookeeper/test_queue.py -k breaks_no_other",
+    ),
+    Mutant(
         "ZooKeeper: the age of a place that was found is unknown",
         "engines/zookeeper/locks.py",
         "        claim.created_at = written.ctime\n",

@@ -102,7 +102,7 @@ class Registry:
             return claim.mover is mover
 
     def wake(self, event: Any) -> None:
-        """A place is gone, or a connection and all its watches: wake those who waited for it.
+        """A place is gone, or a connection and all its watches: wake the waiters.
 
         kazoo keeps each function that watches a place until that is gone. So it is one for all
         waiters: one for each would stay behind with each that gave up."""

@@ -330,7 +330,7 @@ PLANTED = [
     ),
     Mutant(
         "Redis: an idle connection is not checked before it is used",
-        "engines/redis/nodes.py",
+        "engines/redis/threads.py",
         "        if self._used_at < now - IDLE:",
         "        if False:",
         "tests/engines/redis/test_transport.py -k meanwhile",

@@ -5,7 +5,7 @@ and calls `take` with the answers of each node until the fan-out is `over` or it
 Answers that arrive later go to `take` as well: after a lost vote they still show the winner.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from holdfast.core.effects import Sleep
@@ -28,7 +28,7 @@ class FanOut:
     """Send these requests to these nodes, and collect the answers until `until`. Which requests
     there are is between the algorithm and the store; a quorum has those of `ToNode`."""
 
-    __slots__ = ("answers", "nodes", "over", "requests", "settled", "until")
+    __slots__ = ("answers", "nodes", "over", "requests", "settled", "until", "wake")
 
     def __init__(self, requests: Sequence[object], nodes: Sequence[int], until: float) -> None:
         self.requests = requests
@@ -40,6 +40,8 @@ class FanOut:
         """Whether answers that arrive later need not even be taken."""
         self.answers: dict[int, Sequence[Answer]] = {}
         """The answers of each node, one to every request."""
+        self.wake: Callable[[], None] = _wake_no_caller
+        """Called when it is over. Set by the store, for the thread or task that waits."""
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """A node has answered."""
@@ -50,6 +52,10 @@ class FanOut:
         """What a node answered to one of the requests; None if it did not."""
         answers = self.answers.get(node)
         return None if answers is None else answers[index]
+
+
+def _wake_no_caller() -> None:
+    """For a round that no thread or task waits for."""
 
 
 class AcquireRound(FanOut):

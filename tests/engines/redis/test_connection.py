@@ -47,6 +47,7 @@ class Client:
         commands = Commands(quorum=False, keep=3600.0, channel="channel")
         self.nodes = Nodes(host, commands.exchange, Waiters(host, "channel"))
         self.nodes.connect = self._connect
+        self.outgoing: list[bytes] = []
         self.nodes.disconnect = lambda node, why, heals=None: node.lost(why, heals)
         self.node = self.nodes.add(server({"host": "server", "port": 1}), Handshake())
 
@@ -58,23 +59,20 @@ class Client:
         self.connects += 1
 
     def connect(self, hello: bytes = HELLO) -> None:
-        self.node.opened()
+        self.node.opened(self.outgoing.extend)
         self.sent()
         self.receive(hello)
 
     def ask(self, *requests: ToNode) -> FanOut:
         each = FanOut(requests, (0,), self.now + 1.0)
         self.nodes.waiters.ask(requests)  # type: ignore[arg-type]  # none of a quorum here
-        self.nodes.start((each,), self)
+        self.nodes.start((each,), lambda: None)
         return each
-
-    def wake(self) -> None:
-        """Nobody waits."""
 
     def sent(self) -> list[str]:
         """The names of the commands that were sent since the last time."""
-        names = [command.split(b"\r\n")[2].decode() for command in self.node.outgoing]
-        self.node.outgoing.clear()
+        names = [command.split(b"\r\n")[2].decode() for command in self.outgoing]
+        self.outgoing.clear()
         return names
 
     def receive(self, data: bytes) -> None:

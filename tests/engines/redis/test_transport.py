@@ -216,7 +216,7 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(
     server: RedisServer, connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It closes the connection, or nothing; what was pending has an unknown outcome."""
-    monkeypatch.setattr("holdfast.engines.redis.nodes.IDLE", -1.0)  # always idle for long enough
+    monkeypatch.setattr("holdfast.engines.redis.threads.IDLE", -1.0)  # always idle for long enough
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     store = open_engine(urlsplit(server.url), {}).connect(host)
     files = ("redis/threads.py", "redis/nodes.py", "redis/connection.py", "redis/sockets.py")
@@ -340,7 +340,7 @@ def test_no_thread_becomes_a_follower_unseen_by_a_leader_that_leaves(
     def leave_just_then(waiting: threads.Waiting) -> None:
         prepare(waiting)
         leaving.start()
-        leaving.join(0.1)  # it may have to wait
+        leaving.join()
 
     store._leader, store._leading = leaver, leaving.ident
     monkeypatch.setattr(threads.Waiting, "prepare", leave_just_then)
@@ -368,7 +368,7 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced_before_use(
     server: RedisServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the only try of a caller would fail on a server that is well."""
-    monkeypatch.setattr("holdfast.engines.redis.nodes.IDLE", -1.0)  # always idle for long enough
+    monkeypatch.setattr("holdfast.engines.redis.threads.IDLE", -1.0)  # always idle for long enough
     ann = invite(server.url, ttl=LONG)
     lease = ann.tries()
     assert lease

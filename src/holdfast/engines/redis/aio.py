@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.core.effects import Sleep, perform_async
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Answer, Request, Write
+from holdfast.core.messages import Answer, Request
 from holdfast.engines.processes import detach
 from holdfast.engines.redis.connection import GONE, Node
 from holdfast.engines.redis.exchange import BROKEN, CLOSED, explain, heals_in
@@ -26,11 +26,15 @@ ONE_MORE_LOOK = 0.02
 
 
 class Waiting(asyncio.Future[None]):
-    """A task that waits for a round."""
+    """A task that waits for some rounds."""
+
+    def __init__(self, rounds: Sequence[FanOut]) -> None:
+        super().__init__()
+        self._rounds = rounds
 
     def wake(self) -> None:
-        """The round is over."""
-        if not self.done():
+        """One of them is over."""
+        if not self.done() and all(each.over for each in self._rounds):
             self.set_result(None)
 
 
@@ -42,7 +46,8 @@ class Protocol(asyncio.Protocol):
         self._writer = writer  # its finalizer would close the transport
         self.transport: Any = writer.transport
         self.loop = asyncio.get_running_loop()
-        self.is_flushing = False
+        self._outgoing: list[bytes] = []
+        """What is sent at the end of this turn of the loop."""
         self.transport.set_protocol(self)
 
     def data_received(self, data: bytes) -> None:
@@ -57,7 +62,6 @@ class Protocol(asyncio.Protocol):
         except BaseException as error:
             store.disconnect(node, f"an internal error: {error!r}")
             raise
-        store.flush_all()
         store.set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,13 +69,20 @@ class Protocol(asyncio.Protocol):
         if self._store.protocols.get(self.node) is self:
             self._store.disconnect(self.node, CLOSED if exc is None else explain(exc))
 
-    def flush(self) -> None:
-        """Send what is outgoing."""
-        self.is_flushing = False
-        outgoing = self.node.outgoing
-        if outgoing and not self.transport.is_closing():
-            self.transport.write(b"".join(outgoing))
-            outgoing.clear()
+    def write(self, commands: Sequence[bytes]) -> None:
+        """Send it: at once if nothing is pending before it, else together with what else is sent in
+        this turn of the loop."""
+        is_first = not self._outgoing
+        self._outgoing += commands
+        if len(self.node.pending) <= 1:
+            self._flush()
+        elif is_first:
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(self._outgoing))
+        self._outgoing.clear()
 
 
 class AsyncRedisStore:
@@ -95,17 +106,12 @@ class AsyncRedisStore:
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._waiters.ask(requests)
-        if self._nodes.is_direct and type(requests[0]) is not Write:
-            single = FanOut(requests, (0,), until)
-            waiting = self._start(single)
-            try:
-                if not single.over:
-                    await waiting
-            finally:
-                single.over = True  # a cancelled task must not be granted anything any more
-            answers = self._nodes.answers(single)
+        way = self._route.ask(requests, until)
+        if isinstance(way, FanOut):
+            await self._perform(way)
+            answers = self._nodes.answers(way)
         else:
-            answers = await perform_async(self._route.ask(requests, until), self._do)
+            answers = await perform_async(way, self._do)
         self._waiters.answered(requests, answers)
         return answers
 
@@ -152,21 +158,6 @@ class AsyncRedisStore:
             protocol.transport.abort()
             node.lost(why, heals)
 
-    def flush_all(self) -> None:
-        """Send what is outgoing: at once if nothing is pending before it, else together with what
-        else is sent in this turn of the loop."""
-        unsent = self._nodes.unsent
-        while unsent:
-            node = unsent.pop()
-            protocol = self.protocols.get(node)
-            if protocol is None or protocol.is_flushing:
-                continue
-            if len(node.pending) <= 1:
-                protocol.flush()
-            else:
-                protocol.is_flushing = True
-                asyncio.get_running_loop().call_soon(protocol.flush)
-
     def set_timer(self) -> None:
         """Have the timer fire when the next waiter is due."""
         if self._waiters.next_due < self._due:
@@ -180,28 +171,24 @@ class AsyncRedisStore:
             self._due = inf
 
     async def _do(self, effect: Effect) -> None:
-        """Sleep; or send some rounds, and wait until they are over or their time is."""
         if isinstance(effect, Sleep):
             await asyncio.sleep(effect.until - self._clock())
-            return
-        rounds = (effect,) if isinstance(effect, FanOut) else effect
-        waits = [self._start(each) for each in rounds]
+        else:
+            await self._perform(*((effect,) if isinstance(effect, FanOut) else effect))
+
+    async def _perform(self, *rounds: FanOut) -> None:
+        """Send some rounds, and wait until they are over or their time is."""
+        waiting = Waiting(rounds)
+        self._nodes.start(rounds, waiting.wake)
         try:
-            for each, waiting in zip(rounds, waits, strict=True):
+            for each in rounds:
                 if not each.over:
+                    if each.until < self._due:
+                        self._fire_at(each.until)
                     await waiting
         finally:
             for each in rounds:
                 each.over = True  # a cancelled task must not be granted anything any more
-
-    def _start(self, each: FanOut) -> Waiting:
-        """Send a round; the result is set when it is over."""
-        waiting = Waiting(loop=asyncio.get_running_loop())
-        self._nodes.start((each,), waiting)
-        self.flush_all()
-        if each.until < self._due and not each.over:
-            self._fire_at(each.until)
-        return waiting
 
     def _fire_at(self, instant: float) -> None:
         if self._timer is not None:
@@ -227,7 +214,7 @@ class AsyncRedisStore:
                 following = min(following, now + ONE_MORE_LOOK)
             else:
                 self._nodes.expire(exchange.round)
-                exchange.caller.wake()
+                exchange.round.wake()
         following = min(following, self._waiters.next_due)
         if following < inf:
             self._fire_at(following)
@@ -251,9 +238,8 @@ class AsyncRedisStore:
             writer.transport.abort()
             node.lost(GONE)
             return
-        self.protocols[node] = Protocol(self, node, writer)
-        node.opened()
-        self.flush_all()
+        self.protocols[node] = protocol = Protocol(self, node, writer)
+        node.opened(protocol.write)
 
 
 def _close_after_its_loop(transport: Any) -> None:

@@ -17,30 +17,33 @@
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from math import inf
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from hiredis import PushNotification, Reader
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Release
-from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import (
+    BROKEN,
     NOT_THE_MASTER,
     Answers,
     Exchange,
     Reply,
     conclude,
+    explain,
     failed,
     heals_in,
 )
 from holdfast.engines.redis.handshake import Handshake
-from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import NodeConnected, NodeFailed, NodeQuarantined, NodeRecovered
+
+if TYPE_CHECKING:
+    from holdfast.engines.redis.nodes import Nodes
 
 CONNECT_TIMEOUT = 1.0
 """How long connecting may take, at least."""
@@ -59,39 +62,12 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
 
-class NoCaller:
-    """For a round that no thread or task waits for."""
-
-    def wake(self) -> None:
-        """Do nothing."""
-
-
-NO_CALLER = NoCaller()
-
-
-class Owner(Protocol):
-    """What a node needs of its client: see `nodes.Nodes`."""
-
-    host: StoreHost
-    clock: Clock
-    waiters: Waiters
-    size: int
-    listens: bool
-    unsent: "set[Node]"
-    connect: Callable[..., None]
-    disconnect: Callable[..., None]
-
-    def margin(self) -> int:
-        """How many more nodes of the quorum may fail."""
-        ...
-
-
 class Node:
     """One server, and the state of the connection to it."""
 
     def __init__(
         self,
-        nodes: Owner,
+        nodes: "Nodes",
         address: Address,
         handshake: Handshake,
         *,
@@ -121,8 +97,6 @@ class Node:
         """What was sent and is not answered yet."""
         self._replies: list[Reply] = []
         """Those of the first pending exchange that have come."""
-        self.outgoing: list[bytes] = []
-        """Not handed to the socket yet."""
         self.subscription = NEW
         self._refusal = ""
         """Why it was refused."""
@@ -170,11 +144,13 @@ class Node:
         """All that was sent, or is to be sent, and is not answered yet."""
         return [*self.pending, *self._waiting]
 
-    def opened(self) -> None:
-        """There is a connection. Nothing is sent on it before the handshake is done."""
+    def opened(self, write: Callable[[Sequence[bytes]], None]) -> None:
+        """There is a connection, on which `write` sends. Nothing of a caller is sent before the
+        handshake is done."""
         self._begin()
+        self._write = write
         self.connecting, self.connected = False, True
-        self._send_own(self._handshake.exchange())
+        self._send(self._own(self._handshake.exchange()))
 
     def lost(self, why: str, heals: float | None = None) -> None:
         """The connection is lost, or could not be made: everything pending fails."""
@@ -213,10 +189,10 @@ class Node:
                 self._replies = []
                 self.pending.popleft()
                 self._conclude(first, replies)
-                if self._reader is not reader:
-                    return  # the connection was closed
                 if self._waiting and self.ready:
                     self._send_waiting()
+                if self._reader is not reader:
+                    return  # the connection was closed
 
     def _take_push(self, push: list[Reply]) -> None:
         kind = push[0]
@@ -235,7 +211,7 @@ class Node:
             answers = [failed(f"the reply makes no sense: {error}")] * len(each.requests)
         if isinstance(answers, Exchange):
             if self._goes_on(exchange):
-                answers.round, answers.caller = each, exchange.caller
+                answers.round = each
                 self._send(answers)
                 return
             answers = [failed("its caller has stopped waiting")] * len(each.requests)
@@ -252,7 +228,7 @@ class Node:
         if not each.over:
             each.take(self.index, answers)
             if each.over:
-                exchange.caller.wake()
+                each.wake()
         elif not each.settled:
             _take_late(each, self.index, answers)
         if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
@@ -305,20 +281,25 @@ class Node:
         if self._exclusive and self.pending:
             self._waiting.append(exchange)
             return
-        first = exchange.round.requests[0]
-        if type(first) is Acquire and first.queue:
-            self._subscribe()
+        first, commands = exchange.round.requests[0], exchange.commands
+        if type(first) is Acquire and first.queue and self.subscription != ACTIVE:
+            commands = (*self._subscribe(), *commands)
         self.pending.append(exchange)
-        self.outgoing += exchange.commands
-        self._nodes.unsent.add(self)
+        try:
+            self._write(commands)
+        except BROKEN as error:
+            self._nodes.disconnect(self, explain(error))
 
-    def _subscribe(self) -> None:
-        """Subscribe to wake-ups; if that is not possible, report it, once."""
+    def _subscribe(self) -> Sequence[bytes]:
+        """What subscribes to wake-ups; if that is not possible, report it, once."""
         if self.subscription == NEW and self._nodes.listens:
             self.subscription = SENT
-            self._send_own(Exchange((self._nodes.waiters.subscribe,), self._refused))
-        elif self.subscription == REFUSED:
+            subscribing = self._own(Exchange((self._nodes.waiters.subscribe,), self._refused))
+            self.pending.append(subscribing)
+            return subscribing.commands
+        if self.subscription == REFUSED:
             self._nodes.waiters.unreachable(self.name, self._refusal)
+        return ()
 
     def _refused(self, replies: list[Reply]) -> Answers:
         """The subscription was answered by a reply, and not by a push."""
@@ -326,11 +307,10 @@ class Node:
         self._nodes.waiters.unreachable(self.name, self._refusal)
         return [DONE]
 
-    def _send_own(self, exchange: Exchange) -> None:
-        """Send what no caller waits for."""
+    def _own(self, exchange: Exchange) -> Exchange:
+        """For what no caller waits for."""
         exchange.round = FanOut((None,), (self.index,), inf)  # none of a caller's requests
-        exchange.caller = NO_CALLER
-        self._send(exchange)
+        return exchange
 
     def _named(self, answer: Answer) -> Answer:
         """With this node's name in it, if it is a failure."""
@@ -348,7 +328,7 @@ class Node:
         """The same for a request whose caller waits already, and has to be woken."""
         self._fail(exchange, why, heals)
         if exchange.round.over:
-            exchange.caller.wake()
+            exchange.round.wake()
 
     def _failed(self, why: str) -> None:
         is_first = not self.last_error and self._nodes.size and why != GONE

@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import hiredis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
@@ -53,14 +53,6 @@ SCRIPTS = (
 """The files in the folder `scripts`. Each begins with its keys, its arguments and its result."""
 
 
-class Caller(Protocol):
-    """The thread or task that waits for a round."""
-
-    def wake(self) -> None:
-        """The round is over."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Exchange:
     """Commands that are sent together, and how to read their replies: as answers, or as the next
@@ -71,9 +63,7 @@ class Exchange:
     loads: bool = False
     """Whether it loads the scripts: if one is missing then, loading it again would not help."""
     round: FanOut = field(init=False)
-    """The round that waits for the answers. Set when it is sent, as is the next."""
-    caller: Caller = field(init=False)
-    """Woken when the round is over."""
+    """The round that waits for the answers. Set when it is sent."""
 
     @property
     def is_release(self) -> bool:

@@ -10,7 +10,6 @@
 """
 
 from collections.abc import Callable, Generator, Sequence
-from math import inf
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.effects import Sleep
@@ -33,7 +32,7 @@ from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Ping, Replicated
 from holdfast.engines.redis.connection import GONE, SILENT, Node
-from holdfast.engines.redis.exchange import Caller, Exchange
+from holdfast.engines.redis.exchange import Exchange
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
 
@@ -43,9 +42,6 @@ for a quorum."""
 
 MAY_WAIT = (Acquire, Inspect, List, Break)
 """What does so. The loss of a lease must be noticed in time, and a release is sent later anyway."""
-
-IDLE = 0.1
-"""Connections are checked before they are used if the client was idle for longer."""
 
 LEAST_TIMEOUT = 0.05
 """A waiter that polls may ask just before its time is over. That is no server's failure."""
@@ -75,20 +71,11 @@ class Nodes:
         self.listens = listens
         """Whether the protocol has wake-ups at all."""
         self.all: list[Node] = []
-        self.is_direct = False
-        """Whether all requests but the transactions of cells just go to node 0."""
         self._exchange = exchange
         self.adapt: Callable[[FanOut, Exchange], Exchange] | None = None
         """Changes what is sent for some rounds."""
-        self.check: Callable[[Node], None] = _trust
-        """Look whether a connection that was idle is still open. Set by a store that is not told
-        so by its event loop."""
-        self.unsent: set[Node] = set()
-        """Where something is outgoing: the store sends it when it has called `start`, or has
-        received something."""
         self.closed = False
         """Nothing is sent any more."""
-        self._used_at = -inf
 
     def add(self, address: Address, handshake: Handshake, *, exclusive: bool = False) -> Node:
         """One more server, or one more connection to a server."""
@@ -100,23 +87,18 @@ class Nodes:
     def forget(self) -> None:
         """In a forked child: there are no connections, and no waiters."""
         self.waiters.forget()
-        self.unsent.clear()
         for node in self.all:
             node.forget()
 
-    def start(self, rounds: Sequence[FanOut], caller: Caller) -> None:
-        """Send the requests of some rounds; `caller` is woken whenever one of them is over."""
+    def start(self, rounds: Sequence[FanOut], wake: Callable[[], None]) -> None:
+        """Send the requests of some rounds; `wake` is called whenever one of them is over."""
         now = self.clock()
         if self.closed:
             self._refuse(rounds)
-            caller.wake()
+            wake()
             return
-        if self._used_at < now - IDLE:
-            for node in self.all:
-                if node.ready:
-                    self.check(node)
-        self._used_at = now
         for each in rounds:
+            each.wake = wake
             first = each.requests[0]
             wakes = True
             if type(first) is Acquire and first.queue:
@@ -126,7 +108,7 @@ class Nodes:
             exchange = self._exchange(each.requests, wakes)
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
-            exchange.round, exchange.caller = each, caller
+            exchange.round = each
             spare = self.size > 0 and self._has_spare(each, now)
             for index in each.nodes:
                 self.all[index].start(exchange, now, spare)
@@ -170,10 +152,6 @@ class Nodes:
         return [Failed.at(node.name, node.last_error or SILENT)] * len(each.requests)
 
 
-def _trust(node: Node) -> None:
-    """Take it for open."""
-
-
 Effect: TypeAlias = FanOut | Sequence[FanOut] | Sleep
 """A round, or several to be sent together, that is to be waited for; or a sleep."""
 
@@ -184,9 +162,13 @@ Steps: TypeAlias = Generator[Effect, None, T]
 class Route(Protocol):
     """The way of requests, of any number of threads or tasks."""
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
-        """Answer each request."""
+    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Steps[Sequence[Answer]]:
+        """How to answer each request: by a round to one server, or in several steps."""
         ...
+
+
+MAIN, EXCLUSIVE = 0, 1
+"""The connections to a single server."""
 
 
 class Single:
@@ -195,18 +177,19 @@ class Single:
 
     def __init__(self, nodes: Nodes, replicas: int) -> None:
         self._nodes, self._replicas = nodes, replicas
-        nodes.is_direct = not replicas
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
-        """Answer each request."""
-        main, exclusive = 0, 1
+    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Steps[Sequence[Answer]]:
+        """How to answer each request."""
         first = requests[0]
-        asked = FanOut(requests, (exclusive if type(first) is Write else main,), until)
+        asked = FanOut(requests, (EXCLUSIVE if type(first) is Write else MAIN,), until)
+        if self._replicas and isinstance(first, (Acquire, Extend)):
+            return self._replicated(asked, first.key)
+        return asked
+
+    def _replicated(self, asked: FanOut, key: str) -> Steps[Sequence[Answer]]:
         yield asked
         answers = self._nodes.answers(asked)
-        if self._replicas and isinstance(first, (Acquire, Extend)):
-            return (yield from replicated(self._nodes, exclusive, first.key, answers, until))
-        return answers
+        return (yield from replicated(self._nodes, EXCLUSIVE, key, answers, asked.until))
 
 
 class Voting:

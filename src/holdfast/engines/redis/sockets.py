@@ -6,11 +6,12 @@
 import select
 import socket
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from holdfast.engines.processes import detach
+from holdfast.engines.redis.connection import Node
 from holdfast.engines.redis.exchange import CLOSED
 
 READ_SIZE = 65536
@@ -19,23 +20,27 @@ NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Socket:
-    """One connected socket, plain or with TLS. Not thread-safe."""
+    """One connected socket, plain or with TLS. Not thread-safe. `changed` is called when there is
+    something unsent, or less than before."""
 
-    def __init__(self, sock: Any, keep: object) -> None:
-        self._sock, self._keep = sock, keep
+    def __init__(self, changed: Callable[[], None], sock: Any, keep: object) -> None:
+        self._changed, self._sock, self._keep = changed, sock, keep
         sock.setblocking(False)
         self.is_plain = not isinstance(sock, ssl.SSLSocket)
         self.fd: int = sock.fileno()
         self.unsent = b""
 
-    def send(self, data: Sequence[bytes]) -> None:
-        """Send it, or as much of it as the system takes; the rest is `unsent`."""
-        text = data[0] if len(data) == 1 and not self.unsent else self.unsent + b"".join(data)
+    def send(self, commands: Sequence[bytes] = ()) -> None:
+        """Send what is unsent, and then this, or as much of it as the system takes."""
+        waited = self.unsent
+        text = waited + b"".join(commands)
         try:
             sent = self._sock.send(text)
         except NOT_NOW:
             sent = 0
-        self.unsent = text[sent:]
+        if waited or sent < len(text):
+            self.unsent = text[sent:]
+            self._changed()
 
     def receive(self) -> bytes:
         """What has arrived; empty if nothing has; an `EOFError` at the end."""
@@ -91,14 +96,12 @@ class Wakeup:
 class Poller:
     """Waits for some sockets; used by one thread at a time."""
 
-    def __init__(self, sockets: Iterable[Socket], wakeup: Wakeup, version: int) -> None:
+    def __init__(self, sockets: Mapping[Node, Socket], wakeup: Wakeup, version: int) -> None:
         self.version = version
-        self._reads = [wakeup.fd]
-        self._writes = []
-        for sock in sockets:
-            self._reads.append(sock.fd)
-            if sock.unsent:
-                self._writes.append(sock.fd)
+        self.nodes = {sock.fd: node for node, sock in sockets.items()}
+        """The node of each descriptor."""
+        self._reads = [wakeup.fd, *self.nodes]
+        self._writes = [sock.fd for sock in sockets.values() if sock.unsent]
         self._poll: Any = None
         if hasattr(select, "poll"):
             self._poll = select.poll()

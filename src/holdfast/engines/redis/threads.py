@@ -20,12 +20,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from math import inf
 from threading import get_ident
-from typing import Protocol
 
 from holdfast.core.effects import Sleep, perform
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Answer, Failed, Request, Write
+from holdfast.core.messages import Answer, Failed, Request
 from holdfast.engines.redis.connection import GONE, Node
 from holdfast.engines.redis.exchange import BROKEN, explain, heals_in
 from holdfast.engines.redis.nodes import Effect, Nodes, Route
@@ -38,6 +38,9 @@ LONGEST = 3600.0
 """How long to wait in one go: the system has its limits."""
 
 JOIN_TIMEOUT = 1.0
+
+IDLE = 0.1
+"""Connections are checked before they are used if the client was idle for longer."""
 
 INTERRUPTED = "interrupted in the middle of sending or receiving"
 BUSY = "a signal handler cannot use the client in the middle of a request of its own thread"
@@ -65,20 +68,6 @@ class Waiting:
         return self._signal is None or self._signal.acquire(timeout=seconds)
 
 
-class Goal(Protocol):
-    """What a thread waits for."""
-
-    @property
-    def over(self) -> bool:
-        """Whether there is nothing more to wait for."""
-        ...
-
-    @property
-    def until(self) -> float:
-        """When its time is over."""
-        ...
-
-
 class Notice:
     """A wake-up that is waited for."""
 
@@ -100,14 +89,12 @@ class RedisStore:
         self._nodes, self._route = nodes, route
         self._clock, self._waiters = nodes.clock, nodes.waiters
         nodes.connect, nodes.disconnect = self._connect, self._disconnect
-        nodes.check = self._receive
         self._waiters.woken = self._woken
         self._begin()
 
     def _begin(self) -> None:
         self._mutex = threading.RLock()
         self._sockets: dict[Node, Socket] = {}
-        self._by_fd: dict[int, Node] = {}
         self._connecting: dict[Node, threading.Thread] = {}
         self._leader: Waiting | None = None
         self._leading = 0
@@ -118,18 +105,19 @@ class RedisStore:
         self._version = 0
         """Of the sockets that the leader waits for."""
         self._wakeup: Wakeup | None = None
+        self._used_at = -inf
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         if self._is_busy_here():
             return [Failed.at("redis", BUSY)] * len(requests)
         self._waiters.ask(requests)
-        if self._nodes.is_direct and type(requests[0]) is not Write:
-            single = FanOut(requests, (0,), until)
-            self._perform((single,))
-            answers = self._nodes.answers(single)
+        way = self._route.ask(requests, until)
+        if isinstance(way, FanOut):
+            self._perform(way)
+            answers = self._nodes.answers(way)
         else:
-            answers = perform(self._route.ask(requests, until), self._do)
+            answers = perform(way, self._do)
         self._waiters.answered(requests, answers)
         return answers
 
@@ -186,14 +174,15 @@ class RedisStore:
         if isinstance(effect, Sleep):
             time.sleep(max(0.0, effect.until - self._clock()))
         else:
-            self._perform((effect,) if isinstance(effect, FanOut) else effect)
+            self._perform(*((effect,) if isinstance(effect, FanOut) else effect))
 
-    def _perform(self, rounds: Sequence[FanOut]) -> None:
+    def _perform(self, *rounds: FanOut) -> None:
         """Send some rounds, and wait until they are over or their time is."""
         waiting = Waiting()
         try:
-            self._wait(waiting, rounds[0], rounds)
-            for each in rounds[1:]:
+            with self._mutex:
+                self._start(rounds, waiting)
+            for each in rounds:
                 if not each.over:
                     self._wait(waiting, each)
         finally:
@@ -201,28 +190,27 @@ class RedisStore:
                 if not each.over:
                     with self._mutex:
                         self._nodes.expire(each)
-                        self._flush_all()
             if self._nodes.closed and self._sockets:
                 self.close()
 
     def _start(self, rounds: Sequence[FanOut], waiting: Waiting) -> None:
+        now = self._clock()
+        if self._used_at < now - IDLE:
+            self._receive_all()
+        self._used_at = now
         try:
-            self._nodes.start(rounds, waiting)
+            self._nodes.start(rounds, waiting.wake)
         except BaseException:
             for each in rounds:
                 for index in each.nodes:
                     self._disconnect(self._nodes.all[index], INTERRUPTED)
             raise
-        self._flush_all()
 
-    def _wait(self, waiting: Waiting, goal: Goal, to_send: Sequence[FanOut] = ()) -> None:
-        """Wait until something is over, or its time is; send these rounds first."""
+    def _wait(self, waiting: Waiting, goal: FanOut | Notice) -> None:
+        """Wait until something is over, or its time is."""
         try:
-            while True:
+            while not goal.over:
                 with self._mutex:
-                    if to_send:
-                        self._start(to_send, waiting)
-                        to_send = ()
                     left = self._time_left(goal)
                     if left <= 0:
                         return
@@ -232,29 +220,26 @@ class RedisStore:
                     ready = poller.wait(min(left, TAKEOVER))
                     with self._mutex:
                         self._poller = poller
-                        self._serve(ready)
+                        self._serve(poller, ready)
                 elif not waiting.sleep(min(left, TAKEOVER)):
                     self._look_at_leader()
-                if goal.over:
-                    return
         finally:
             self._leave(waiting)
 
     def _leave(self, waiting: Waiting) -> None:
         """A thread does not wait any more. If it has led, a follower is promoted."""
-        with self._mutex:  # or one that is just becoming a follower would be missed
-            self._followers.pop(waiting, None)
-            if self._leader is waiting:
-                self._leader = None
+        self._followers.pop(waiting, None)
+        if self._leader is waiting:
+            self._leader = None
         self._promote()
 
-    def _time_left(self, goal: Goal) -> float:
+    def _time_left(self, goal: FanOut | Notice) -> float:
         """How long to wait at most, before something is due; 0 if there is nothing to wait for."""
         if goal.over:
             return 0.0
         now = self._clock()
         if now >= goal.until:  # this thread may have been held up, and the answer be there
-            self._serve([(fd, 0) for fd in self._by_fd])
+            self._receive_all()
             return 0.0
         until = min(goal.until, now + LONGEST)
         if self._waiters.next_due < until:
@@ -266,13 +251,12 @@ class RedisStore:
 
     def _lead(self, waiting: Waiting) -> Poller | None:
         """Become the leader if there is none, and take the poller; else become a follower."""
-        leader = self._leader
-        # If this thread leads already, this is a signal handler in it.
-        if leader is not None and leader is not waiting and self._leading != get_ident():
+        if self._is_led(waiting):
             waiting.prepare()
             self._followers[waiting] = None
-            return None
-        if leader is not waiting:
+            if self._is_led(waiting):  # else the leader has left and may not have seen this one
+                return None
+        if self._leader is not waiting:
             self._leader, self._leading = waiting, get_ident()
             self._followers.pop(waiting, None)
         poller, self._poller = self._poller, None
@@ -280,21 +264,22 @@ class RedisStore:
             poller = self._make_poller()
         return poller
 
-    def _serve(self, ready: Sequence[tuple[int, int]]) -> None:
-        """Read from the sockets that are ready, and send what is to be sent next. Needs the
-        mutex."""
+    def _is_led(self, waiting: Waiting) -> bool:
+        """Whether another thread leads; one that leads may be interrupted by its signal handler."""
+        leader = self._leader
+        return leader is not None and leader is not waiting and self._leading != get_ident()
+
+    def _serve(self, poller: Poller, ready: Sequence[tuple[int, int]]) -> None:
         for fd, _ in ready:
-            node = self._by_fd.get(fd)
+            node = poller.nodes.get(fd)
             if node is not None:
                 self._receive(node)
             elif self._wakeup is not None:
                 self._wakeup.drain()
-        self._flush_all()
 
-    def _flush_all(self) -> None:
-        unsent = self._nodes.unsent
-        while unsent:
-            self._flush(unsent.pop())
+    def _receive_all(self) -> None:
+        for node in list(self._sockets):
+            self._receive(node)
 
     def _promote(self) -> None:
         """If there is no leader, let a follower become it. Needs no mutex: a follower that is woken
@@ -322,56 +307,35 @@ class RedisStore:
     def _make_poller(self) -> Poller:
         if self._wakeup is None:
             self._wakeup = Wakeup()
-        return Poller(self._sockets.values(), self._wakeup, self._version)
-
-    def _socket_of(self, node: Node) -> Socket | None:
-        """Its socket. If an interruption came while that was being closed, it learns of it here."""
-        sock = self._sockets.get(node)
-        if sock is None and node.connected:
-            node.lost(INTERRUPTED)
-        return sock
+        return Poller(self._sockets, self._wakeup, self._version)
 
     def _receive(self, node: Node) -> None:
-        sock = self._socket_of(node)
+        """Read what has come. Needs the mutex."""
+        sock = self._sockets.get(node)
         try:
             while sock is not None and (data := sock.receive()):
                 node.receive(data)
                 if sock.is_plain and len(data) < READ_SIZE:
                     break  # there is no more; TLS gives one record at a time
                 sock = self._sockets.get(node)
+            if sock is not None and sock.unsent:
+                sock.send()
         except BROKEN as error:
             self._disconnect(node, explain(error))
         except BaseException:
             self._disconnect(node, INTERRUPTED)
             raise
-        if sock is not None and sock.unsent:
-            self._nodes.unsent.add(node)
-
-    def _flush(self, node: Node) -> None:
-        sock = self._socket_of(node)
-        if sock is None or not (node.outgoing or sock.unsent):
-            return
-        waited = bool(sock.unsent)
-        try:
-            sock.send(node.outgoing)
-            node.outgoing.clear()
-        except BROKEN as error:
-            self._disconnect(node, explain(error))
-        except BaseException:
-            self._disconnect(node, INTERRUPTED)
-            raise
-        if waited != bool(sock.unsent):
-            self._sockets_changed()
 
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
         self._connecting.pop(node, None)  # what that thread opens, it closes
-        sock = self._sockets.pop(node, None)
+        sock = self._sockets.get(node)
         if sock is not None:
-            del self._by_fd[sock.fd]
-            self._sockets_changed()
-            sock.close()
-        if sock is not None or node.connecting:
+            sock.close()  # if an interruption comes now, the next look at it fails
+        if node.connected or node.connecting:
             node.lost(why, heals)
+        if sock is not None:
+            self._sockets.pop(node, None)
+            self._sockets_changed()
 
     def _sockets_changed(self) -> None:
         """The leader must wait for other sockets than before."""
@@ -394,7 +358,7 @@ class RedisStore:
         sock: Socket | None = None
         error: Exception | None = None
         try:
-            sock = Socket(*node.address.open(timeout))
+            sock = Socket(self._sockets_changed, *node.address.open(timeout))
         except Exception as caught:  # noqa: BLE001 - whatever it is, it is the node's answer
             error = caught
         with self._mutex:
@@ -403,9 +367,7 @@ class RedisStore:
                 del self._connecting[node]
             if sock is not None and is_wanted and not self._nodes.closed:
                 self._sockets[node] = sock
-                self._by_fd[sock.fd] = node
-                node.opened()
-                self._flush_all()
+                node.opened(sock.send)
                 self._sockets_changed()
             else:
                 if sock is not None:

@@ -4,13 +4,13 @@ Commands, replies, queues, handshakes and skipped nodes are the engine's own. On
 and waiting, are virtual.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from math import inf
 from typing import Any
 
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Request
+from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.core.restart_guard import RestartGuard
@@ -37,6 +37,7 @@ class NodeLink(Link):
         super().__init__(store.client, scene, node.index)
         self._store, self._node = store, node
         self._connection: Connection | None = None
+        self._outgoing: list[bytes] = []
 
     @property
     def is_idle(self) -> bool:
@@ -51,7 +52,7 @@ class NodeLink(Link):
             if not accepted:
                 self._lose(made, "refused")
             elif self._connection is made:
-                self._node.opened()
+                self._node.opened(self._write)
                 self.flush()
 
         def give_up() -> None:
@@ -62,13 +63,14 @@ class NodeLink(Link):
         made.to_node(arrive)
         self.client.at(self.client.clock() + CONNECT_TIMEOUT, give_up)
 
+    def _write(self, commands: Sequence[bytes]) -> None:
+        self._outgoing += commands
+
     def flush(self) -> None:
-        connection, outgoing = self._connection, self._node.outgoing
-        if connection is None or not outgoing:
-            return
-        data = b"".join(outgoing)
-        outgoing.clear()
-        self.send(connection, data, partial(self._receive, connection))
+        connection, data = self._connection, b"".join(self._outgoing)
+        if connection is not None and data:
+            self._outgoing.clear()
+            self.send(connection, data, partial(self._receive, connection))
 
     def disconnect(self, why: str) -> None:
         if self._connection is not None:
@@ -82,6 +84,7 @@ class NodeLink(Link):
         if self._connection is connection:
             self.breaks += 1
             self._connection = None
+            self._outgoing.clear()
             connection.reset()
             self._node.lost(why)
 
@@ -127,10 +130,8 @@ class RedisStore(Store):
             self._route = Quorum(names, guards, client.clock, self._wall_clock, uniform, drift)
 
     def flush_all(self) -> None:
-        unsent = sorted(self._nodes.unsent, key=lambda node: node.index)
-        self._nodes.unsent.clear()
-        for node in unsent:
-            self._links[node.index].flush()
+        for link in self._links:
+            link.flush()
 
     def wake_later(self) -> None:
         """Wake waiters when their time comes."""
@@ -143,9 +144,17 @@ class RedisStore(Store):
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         self._waiters.ask(requests)
-        answers = yield from self._drive(self._route.ask(requests, until))
+        way = self._route.ask(requests, until)
+        if isinstance(way, FanOut):
+            answers = yield from self._drive(self._one_round(way))
+        else:
+            answers = yield from self._drive(way)
         self._waiters.answered(requests, answers)
         return answers
+
+    def _one_round(self, single: FanOut) -> Generator[FanOut, None, Sequence[Answer]]:
+        yield single
+        return self._nodes.answers(single)
 
     def _perform(self, effect: FanOut | Sequence[FanOut], resume: Resume) -> None:
         """Send some rounds, and wait until they are over or their time is."""
@@ -157,7 +166,7 @@ class RedisStore(Store):
                     self._nodes.expire(each)
             rounds.wake()
 
-        self._nodes.start(rounds.all, rounds)
+        self._nodes.start(rounds.all, rounds.wake)
         self.flush_all()
         for each in rounds.all:
             self.client.sent(each.requests)

@@ -19,7 +19,7 @@ from holdfast.core.messages import (
     NotYours,
     ToNode,
 )
-from holdfast.core.restart_guard import RestartGuard, quarantine_of
+from holdfast.core.restart_guard import RestartGuard
 
 T = TypeVar("T")
 
@@ -112,8 +112,6 @@ class AcquireRound(FanOut):
 
     def grants(self) -> dict[int, int]:
         """The counter of each node that granted and has a vote."""
-        if max(map(quarantine_of, self._guards)) <= self._began:
-            return self._granted
         return {
             node: fence
             for node, fence in self._granted.items()

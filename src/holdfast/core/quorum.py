@@ -45,7 +45,7 @@ from holdfast.core.messages import (
     Repair,
     Request,
 )
-from holdfast.core.restart_guard import RestartGuard, quarantine_of
+from holdfast.core.restart_guard import RestartGuard
 
 SCATTER = 0.003
 """Seconds over which waiters that were woken together spread their attempts."""
@@ -161,7 +161,7 @@ class Quorum:
         """Let all nodes vote once. The lease counts from `began`."""
         holder = attempt_id(request.holder, tries)
         proposed = int(self.wall_clock() * 1_000_000)
-        voters = self._voters(began)
+        voters = [n for n in self.all_nodes if self.guards[n].quarantined_until <= began]
         shares = request.shares
         asking = Acquire(request.key, holder, request.ttl, request.queue, proposed, shares=shares)
         until = self.clock() + request_timeout
@@ -311,11 +311,6 @@ class Quorum:
     def _look(self, request: Request, until: float) -> Rounds[Sequence[Answer]]:
         fan_out, found = yield from look(request, self.all_nodes, self.size, self.clock, until)
         return (found or self._failed(fan_out, self.clock()),)
-
-    def _voters(self, at: float) -> Sequence[int]:
-        if max(map(quarantine_of, self.guards)) <= at:
-            return self.all_nodes
-        return [n for n, each in enumerate(self.guards) if each.quarantined_until <= at]
 
     def _failed(self, fan_out: FanOut, now: float, index: int = 0, *, asked: bool = True) -> Failed:
         """What each node answered, and when a quorum will be able to."""

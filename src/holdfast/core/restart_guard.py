@@ -15,7 +15,6 @@ In quarantine a node gets releases and repairs, but its votes do not count.
 
 from collections.abc import Sequence
 from math import inf
-from operator import attrgetter
 
 UPTIME_STEP = 1.0
 """Nodes report their uptime in whole seconds."""
@@ -52,7 +51,3 @@ class RestartGuard:
         has_twins = len(set(runs)) < len(runs)
         for guard in self.group:
             guard.quarantined_until = inf if has_twins else guard.restarted_until
-
-
-quarantine_of = attrgetter("quarantined_until")
-"""A function for `map`: every vote looks at all nodes."""

@@ -18,10 +18,12 @@ from holdfast.core.messages import (
     ToNode,
 )
 from holdfast.core.ports import StoreHost
+from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import MAX_PENDING, Node
-from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.exchange import load_scripts
+from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes, Voting
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
@@ -228,6 +230,31 @@ def test_a_handshake_that_needs_a_password(client: Client) -> None:
     refusal = answer(each)
     assert isinstance(refusal, Failed)
     assert refusal.heals_in == inf
+
+
+FACTS = b"run_id:1\r\nuptime_in_seconds:100"
+
+
+@pytest.mark.parametrize(
+    ("info", "max_ttl"),
+    [
+        (FACTS, None),  # another client has just deleted it
+        (b"run_id:1", b"60000"),  # a server that keeps some facts to itself
+        (None, b"60000"),
+    ],
+)
+def test_a_handshake_whose_replies_make_no_sense(info: bytes | None, max_ttl: bytes | None) -> None:
+    """The node has no connection, which is no error of the caller's."""
+    client = Client()
+    guard = RestartGuard(61.0)
+    handshake = NodeHandshake(guard, client.nodes.clock, 60.0, guarded=True)
+    node = client.node = client.nodes.add(server({"host": "node", "port": 1}), handshake)
+    each = FanOut((acquire("a"),), (node.index,), 1.0)
+    client.nodes.start((each,), lambda: None)
+    replies = (info, [], None, max_ttl, *(b"sha" for _ in load_scripts()))
+    client.connect(HELLO + b"".join(map(encode, replies)))
+    assert not node.ready
+    assert type(each.answers[node.index][0]) is Failed
 
 
 @pytest.mark.parametrize("released_by", ["", "b", "a", "a#0"])

@@ -24,13 +24,13 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.cluster import (
-    AskForSlots,
     Cluster,
     NodeRound,
     SlotMap,
     SlotRange,
     read_slots,
 )
+from holdfast.engines.redis.exchange import Exchange
 from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Endpoint
@@ -85,7 +85,7 @@ class Net:
 
     def _run(self, sent: NodeRound) -> Sequence[Answer]:
         endpoint, asking = sent.turn
-        if isinstance(sent.requests[0], AskForSlots):
+        if isinstance(sent.requests[0], Exchange):
             self.log.append(f"{endpoint.host}?")
             return [self.slots[endpoint]]
         self.log.append(endpoint.host + "!" * asking + str(len(sent.requests)))

@@ -203,7 +203,7 @@ def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
 
     def parts(host: StoreHost) -> Parts:
         commands = Getset(keep=keep, wall_clock=time.time)
-        nodes = Nodes(host, commands.exchange, Waiters(host, ""), listens=False)
+        nodes = Nodes(host, commands.exchange, Waiters(host, ""))
         nodes.add(address, Handshake())
         return nodes, Single(nodes, 0)
 
@@ -220,10 +220,12 @@ def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOption
         return server(settings | endpoint._asdict())
 
     def parts(host: StoreHost) -> Parts:
-        from holdfast.engines.redis.cluster import Cluster, ClusterCommands
+        from holdfast.engines.redis.cluster import Cluster
 
         channel = _new_channel()
-        commands = ClusterCommands(keep=keep, channel=channel, replicas=replicas)
+        commands = Commands(
+            quorum=False, keep=keep, channel=channel, in_cluster=True, replicas=replicas
+        )
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
         return nodes, Cluster(seeds, address, nodes, replicas)
 

@@ -12,9 +12,16 @@ redis-py's own transactions are not used: they report a connection that broke du
 `WatchError`, as if nothing had been done, though the outcome is unknown.
 """
 
-from holdfast.core.messages import CHANGED, DONE, OFFER, Read, Write
+from holdfast.core.messages import CHANGED, DONE, OFFER, Answer, Read, Write
 from holdfast.core.records import Versioned
-from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
+from holdfast.engines.redis.exchange import (
+    Answers,
+    Exchange,
+    Reply,
+    command,
+    failed,
+    milliseconds,
+)
 from holdfast.engines.redis.keys import keys_of
 
 
@@ -65,16 +72,22 @@ def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Exchang
         for reply in replies:
             if isinstance(reply, Exception):
                 return [failed(reply)]
-        executed, acknowledged = replies[2], replies[-1]
-        if executed is None:
+        if replies[2] is None:  # that of EXEC
             return [CHANGED]
-        if replicas and acknowledged < replicas:
-            return [failed(f"{acknowledged} of {replicas} replicas acknowledged it")]
-        return [DONE]
+        return [acknowledged(replies[-1], replicas) if replicas else DONE]
 
     is_text = isinstance(value, str)
     raw = value.encode() if isinstance(value, str) else value
     fields = (b"value", raw, b"version", b"%d" % version, b"text", b"%d" % is_text)
     commands = (command(b"MULTI"), command(b"HSET", key, *fields), command(b"EXEC"))
-    waiting = command(b"WAIT", b"%d" % replicas, b"%d" % (OFFER * 1000))
-    return Exchange((*commands, waiting) if replicas else commands, read)
+    return Exchange((*commands, wait(replicas)) if replicas else commands, read)
+
+
+def wait(replicas: int) -> bytes:
+    """Wait until that many replicas have acknowledged the last write of this connection."""
+    return command(b"WAIT", b"%d" % replicas, milliseconds(OFFER))
+
+
+def acknowledged(reply: int, wanted: int) -> Answer:
+    """What the reply to that means."""
+    return DONE if reply >= wanted else failed(f"{reply} of {wanted} replicas acknowledged it")

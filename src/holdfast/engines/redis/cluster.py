@@ -35,12 +35,12 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.commands import wait_for_replicas
 from holdfast.engines.redis.connection import Node
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.nodes import Nodes, Steps, replicated
+from holdfast.engines.redis.nodes import Nodes, Steps, confirmed
 from holdfast.engines.urls import Endpoint
 
 MOST_HOPS = 8
@@ -62,11 +62,6 @@ class SlotRange(NamedTuple):
     first: int
     last: int
     master: Endpoint
-
-
-@dataclass(slots=True)
-class AskForSlots:
-    """To any node of a cluster: ask which master owns which slots."""
 
 
 @dataclass(slots=True)
@@ -92,21 +87,6 @@ class NodeRound(FanOut):
     def __init__(self, turn: Turn, requests: Sequence[object], node: int, until: float) -> None:
         super().__init__(requests, (node,), until)
         self.turn = turn
-
-
-class ClusterCommands(Commands):
-    """The commands to one node of a cluster."""
-
-    def __init__(self, *, keep: float, channel: str, replicas: int) -> None:
-        super().__init__(
-            quorum=False, keep=keep, channel=channel, in_cluster=True, replicas=replicas
-        )
-
-    def exchange(self, requests: Sequence[Any], wakes: bool) -> Exchange:
-        """What to send for requests that are all of one kind."""
-        if isinstance(requests[0], AskForSlots):
-            return Exchange((command(b"CLUSTER", b"SLOTS"),), _read_slots)
-        return super().exchange(requests, wakes)
 
 
 class Cluster:
@@ -215,9 +195,10 @@ class Cluster:
                 masters.setdefault(owner, []).append(index)
         for master, indices in masters.items():
             exclusive = self._node(master, exclusive=True).index
-            key = cast(Acquire, requests[indices[0]]).key
+            lock = keys_of(cast(Acquire, requests[indices[0]]).key, in_cluster=True).lock
+            asking = wait_for_replicas(self._replicas, lock)
             some: Sequence[Answer] = [answers[index] for index in indices]
-            some = yield from replicated(self._nodes, exclusive, key, some, until)
+            some = yield from confirmed(self._nodes, FanOut((asking,), (exclusive,), until), some)
             for index, answer in zip(indices, some, strict=True):
                 answers[index] = answer
 
@@ -277,7 +258,8 @@ class Cluster:
             now = self._clock()
             if now >= until:
                 return
-            sent = self._round(Turn(endpoint), (AskForSlots(),), now + (until - now) / 2)
+            asking = Exchange((command(b"CLUSTER", b"SLOTS"),), _read_slots)
+            sent = self._round(Turn(endpoint), (asking,), now + (until - now) / 2)
             yield sent
             [answer] = self._nodes.answers(sent)
             if isinstance(answer, SlotMap) and answer.reply:

@@ -5,10 +5,9 @@ comes last.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from math import ceil, inf
-from typing import TypeAlias, cast
+from math import inf
+from typing import cast
 
 from holdfast.core.messages import (
     DONE,
@@ -32,7 +31,7 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.records import Label
-from holdfast.engines.redis.cells import cell_exchange
+from holdfast.engines.redis.cells import acknowledged, cell_exchange, wait
 from holdfast.engines.redis.exchange import (
     Answers,
     Exchange,
@@ -40,6 +39,7 @@ from holdfast.engines.redis.exchange import (
     call,
     command,
     failed,
+    milliseconds,
     word,
 )
 from holdfast.engines.redis.inspect import Inspector
@@ -47,22 +47,6 @@ from holdfast.engines.redis.keys import keys_of, shares_of
 
 LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""
-
-
-@dataclass(slots=True)
-class Replicated:
-    """On a connection of its own: ask whether enough replicas have acknowledged what was written
-    so far."""
-
-    key: str
-
-
-@dataclass(slots=True)
-class Ping:
-    """Ask for nothing: it waits for the connection."""
-
-
-ToServer: TypeAlias = ToNode | Replicated | Ping
 
 
 class Commands:
@@ -85,13 +69,13 @@ class Commands:
         self._replicas = replicas
         self._keys_of = partial(keys_of, in_cluster=in_cluster)
         self._inspector = Inspector(in_cluster=in_cluster)
-        self._offer = _milliseconds(offer)
+        self._offer = milliseconds(offer)
         missing = MISSING if quorum else NOT_YOURS
         self._codes: dict[int, Answer] = {1: DONE, 0: NOT_YOURS, -1: missing}
         self._acquire_head = lru_cache(1024)(self._make_acquire_head)
         self._release_head = lru_cache(1024)(self._make_release_head)
 
-    def exchange(self, requests: Sequence[ToServer], wakes: bool) -> Exchange:
+    def exchange(self, requests: Sequence[ToNode], wakes: bool) -> Exchange:
         """What to send for requests that are all of one kind; `wakes`: whether a publication on our
         channel reaches us, so that it makes sense to join a queue."""
         first = requests[0]
@@ -122,17 +106,13 @@ class Commands:
             return Exchange((breaking,), self._read_codes)
         if type(first) is Read or type(first) is Write:
             return cell_exchange(first, self._replicas, in_cluster=self._in_cluster)
-        if type(first) is Ping:
-            return Exchange((command(b"PING"),), lambda replies: [DONE])
-        if type(first) is Replicated:
-            return self._wait_for_replicas(first)
         return self._inspector.exchange(cast(Inspect | List, first))
 
     def _make_acquire_head(
         self, key: str, ttl: float, queue: bool, wakes: bool, shares: int
     ) -> bytes:
         """All but the last arguments, which are the holder's own; kept for each lock."""
-        keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
+        keys, lasting = self._keys_of(key), (milliseconds(ttl), milliseconds(ttl + self._keep))
         channel = self._channel if queue and wakes else b""
         if self._quorum:
             vote = "vote" if shares == 1 else "vote_shared"
@@ -149,7 +129,7 @@ class Commands:
             channel = b"" if keeps_place else self._channel
             waking = b"%b %b" % (self._offer if wake else b"", channel)
             return call("unvote", (keys.lock, keys.queue), waking, more=1)
-        keep = _milliseconds(self._keep)
+        keep = milliseconds(self._keep)
         return call("release", keys, keep, self._offer, self._channel, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Exchange:
@@ -172,13 +152,13 @@ class Commands:
         words: list[bytes] = []
         for request in requests:
             keys += self._keys_of(request.key)[:2]
-            words += (_milliseconds(request.ttl), request.holder.encode())
-        return call("extend", keys, _milliseconds(self._keep), *words)
+            words += (milliseconds(request.ttl), request.holder.encode())
+        return call("extend", keys, milliseconds(self._keep), *words)
 
     def _raise(self, request: Raise) -> Exchange:
         fence, holder = b"%d" % request.fence, request.holder.encode()
         keys = self._keys_of(request.key)[:2]
-        raising = call("raise", keys, fence, _milliseconds(self._keep), holder)
+        raising = call("raise", keys, fence, milliseconds(self._keep), holder)
 
         def read(replies: list[Reply]) -> Answers:
             return [Granted(request.fence)] if replies == [1] else self._read_codes(replies)
@@ -186,35 +166,33 @@ class Commands:
         return Exchange((raising,), read)
 
     def _repair(self, request: Repair) -> bytes:
-        lasting = (_milliseconds(request.ttl), _milliseconds(request.ttl + self._keep))
+        lasting = (milliseconds(request.ttl), milliseconds(request.ttl + self._keep))
         words = (b"%d" % request.fence, b"%d" % request.shares, request.holder.encode())
         return call("repair", self._keys_of(request.key)[:2], *lasting, *words)
-
-    def _wait_for_replicas(self, request: Replicated) -> Exchange:
-        """WAIT is about the last write of its own connection. So that connection writes something
-        first, behind what is to be acknowledged: a key in the same slot that expires at once."""
-        wanted = self._replicas
-        touch = command(b"SET", b"{%b}:wait" % self._keys_of(request.key).lock, b"", b"PX", b"1")
-        waiting = command(b"WAIT", b"%d" % wanted, self._offer)
-
-        def read(replies: list[Reply]) -> Answers:
-            acknowledged = replies[-1]
-            if isinstance(replies[0], Exception) or not isinstance(acknowledged, int):
-                return [failed(next(each for each in replies if isinstance(each, Exception)))]
-            if acknowledged < wanted:
-                return [failed(f"{acknowledged} of {wanted} replicas acknowledged it")]
-            return [DONE]
-
-        return Exchange((touch, waiting), read)
 
     def _read_codes(self, replies: list[Reply]) -> Answers:
         codes = self._codes
         return [codes[reply] if type(reply) is int else failed(reply) for reply in replies]
 
 
-def _milliseconds(seconds: float) -> bytes:
-    """Rounded up, so that a lease lasts at least as long there as for its holder."""
-    return b"%d" % ceil(seconds * 1000)
+def ping() -> Exchange:
+    """Ask for nothing: it waits for the connection."""
+    return Exchange((command(b"PING"),), lambda replies: [DONE])
+
+
+def wait_for_replicas(wanted: int, lock: bytes) -> Exchange:
+    """On a connection of its own: ask whether enough replicas have acknowledged what was written so
+    far. WAIT is about the last write of its own connection. So that connection writes something
+    first, behind what is to be acknowledged: a key in the same slot that expires at once."""
+    touch = command(b"SET", b"{%b}:wait" % lock, b"", b"PX", b"1")
+
+    def read(replies: list[Reply]) -> Answers:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                return [failed(reply)]
+        return [acknowledged(replies[-1], wanted)]
+
+    return Exchange((touch, wait(wanted)), read)
 
 
 def _read_queued(replies: list[Reply]) -> Answers:

@@ -54,6 +54,10 @@ RECONNECT_AFTER = 0.2
 MAX_PENDING = 1000
 """How many requests may be pending at a node that does not answer before nothing more is sent."""
 
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
+"""What reading a reply raises if another program has written to our keys, or if the server is not
+quite a Redis."""
+
 SILENT = "did not answer in time"
 NO_CONNECTION = "no connection in time"
 GONE = "this client is closed"
@@ -104,7 +108,7 @@ class Node:
     @property
     def wakes(self) -> bool:
         """Whether publications reach us, as far as is known."""
-        return self._nodes.listens and self.subscription != REFUSED
+        return self._nodes.waiters.listens and self.subscription != REFUSED
 
     def _no_connection(self) -> str:
         # A server without TLS waits for the rest of what it takes for a command.
@@ -207,8 +211,8 @@ class Node:
         each = exchange.round
         try:
             answers = conclude(exchange, replies)
-        except (ValueError, TypeError) as error:  # another program has written to our keys
-            answers = [failed(f"the reply makes no sense: {error}")] * len(each.requests)
+        except NONSENSE as error:
+            answers = [failed(f"the reply makes no sense: {error!r}")] * len(each.requests)
         if isinstance(answers, Exchange):
             if self._goes_on(exchange):
                 answers.round = each
@@ -292,7 +296,7 @@ class Node:
 
     def _subscribe(self) -> Sequence[bytes]:
         """What subscribes to wake-ups; if that is not possible, report it, once."""
-        if self.subscription == NEW and self._nodes.listens:
+        if self.subscription == NEW and self._nodes.waiters.listens:
             self.subscription = SENT
             subscribing = self._own(Exchange((self._nodes.waiters.subscribe,), self._refused))
             self.pending.append(subscribing)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
-from math import inf
+from math import ceil, inf
 from typing import Any, NamedTuple, TypeAlias
 
 import hiredis
@@ -103,6 +103,11 @@ def word(text: bytes) -> bytes:
 def command(*words: bytes) -> bytes:
     """A whole command."""
     return b"*%d\r\n" % len(words) + b"".join(map(word, words))
+
+
+def milliseconds(seconds: float) -> bytes:
+    """Rounded up, so that a lease lasts at least as long there as for its holder."""
+    return b"%d" % ceil(seconds * 1000)
 
 
 def call(name: str, keys: Sequence[bytes], *words: bytes, more: int = 0) -> bytes:

@@ -15,7 +15,7 @@ wall clock, written in decimal, and lie a second beyond the ttl: `time.time() + 
 
 from collections.abc import Callable, Sequence
 from hashlib import sha1
-from math import ceil, inf, isnan
+from math import inf, isnan
 from typing import cast
 
 from holdfast.core.messages import (
@@ -33,7 +33,15 @@ from holdfast.core.messages import (
     Seen,
     ToNode,
 )
-from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
+from holdfast.engines.redis.exchange import (
+    Answers,
+    Exchange,
+    Reply,
+    call,
+    command,
+    failed,
+    milliseconds,
+)
 from holdfast.engines.redis.inspect import Inspector, read_counter
 from holdfast.engines.redis.keys import keys_of
 
@@ -83,11 +91,11 @@ class Getset:
     def _terms(self, request: Acquire | Extend) -> tuple[bytes, ...]:
         now, mine = self._now(), mark(request.holder)
         value = b"%.6f%b" % (now + request.ttl + GRACE, mine)
-        return b"%.6f" % now, value, mine, _milliseconds(request.ttl + GRACE + self._keep)
+        return b"%.6f" % now, value, mine, milliseconds(request.ttl + GRACE + self._keep)
 
     def _release(self, key: str, mine: bytes, *broken: bytes) -> bytes:
         now = b"%.6f" % self._now()
-        return call("getset_release", _keys(key), now, mine, _milliseconds(self._keep), *broken)
+        return call("getset_release", _keys(key), now, mine, milliseconds(self._keep), *broken)
 
     def _read_acquired(self, replies: list[Reply]) -> Answers:
         [reply] = replies
@@ -150,10 +158,6 @@ def ends_at(value: bytes) -> float:
 def _keys(key: str) -> tuple[bytes, bytes, bytes]:
     lock, fence, _ = keys_of(key)
     return lock, fence, b"{%b}:holder" % lock
-
-
-def _milliseconds(seconds: float) -> bytes:
-    return b"%d" % ceil(seconds * 1000)
 
 
 def _read_codes(replies: list[Reply]) -> Answers:

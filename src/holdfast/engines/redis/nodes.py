@@ -30,10 +30,11 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.commands import Ping, Replicated
+from holdfast.engines.redis.commands import ping, wait_for_replicas
 from holdfast.engines.redis.connection import GONE, SILENT, Node
 from holdfast.engines.redis.exchange import Exchange
 from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.waiters import Waiters
 
 FIRST_CONTACT = 0.5
@@ -62,14 +63,11 @@ class Nodes:
         waiters: Waiters,
         *,
         size: int = 0,
-        listens: bool = True,
     ) -> None:
         self.host, self.clock = host, host.clock
         self.waiters = waiters
         self.size = size
         """How many nodes are a quorum; 0: each is a server of its own."""
-        self.listens = listens
-        """Whether the protocol has wake-ups at all."""
         self.all: list[Node] = []
         self._exchange = exchange
         self.adapt: Callable[[FanOut, Exchange], Exchange] | None = None
@@ -91,7 +89,8 @@ class Nodes:
             node.forget()
 
     def start(self, rounds: Sequence[FanOut], wake: Callable[[], None]) -> None:
-        """Send the requests of some rounds; `wake` is called whenever one of them is over."""
+        """Send the requests of some rounds, each with one exchange or with requests that need one;
+        `wake` is called whenever one of them is over."""
         now = self.clock()
         if self.closed:
             self._refuse(rounds)
@@ -105,7 +104,7 @@ class Nodes:
                 wakes = any(self.all[index].wakes for index in each.nodes)
                 if not wakes:
                     each.until = max(each.until, now + LEAST_TIMEOUT)
-            exchange = self._exchange(each.requests, wakes)
+            exchange = first if type(first) is Exchange else self._exchange(each.requests, wakes)
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
             exchange.round = each
@@ -189,7 +188,9 @@ class Single:
     def _replicated(self, asked: FanOut, key: str) -> Steps[Sequence[Answer]]:
         yield asked
         answers = self._nodes.answers(asked)
-        return (yield from replicated(self._nodes, EXCLUSIVE, key, answers, asked.until))
+        asking = wait_for_replicas(self._replicas, keys_of(key).lock)
+        confirmation = FanOut((asking,), (EXCLUSIVE,), asked.until)
+        return (yield from confirmed(self._nodes, confirmation, answers))
 
 
 class Voting:
@@ -206,18 +207,17 @@ class Voting:
             self._is_first = False
             began = self._quorum.clock()
             connected_by = min(until, began + FIRST_CONTACT)
-            yield FanOut((Ping(),), self._quorum.all_nodes, connected_by)
+            yield FanOut((ping(),), self._quorum.all_nodes, connected_by)
             until += self._quorum.clock() - began
         return (yield from self._quorum.ask(requests, until))
 
 
-def replicated(
-    nodes: Nodes, exclusive: int, key: str, answers: Sequence[Answer], until: float
+def confirmed(
+    nodes: Nodes, confirmation: FanOut, answers: Sequence[Answer]
 ) -> Steps[Sequence[Answer]]:
     """Count only what enough replicas have acknowledged."""
     if not any(isinstance(answer, (Granted, Done)) for answer in answers):
         return answers
-    confirmation = FanOut((Replicated(key),), (exclusive,), until)
     yield confirmation
     [acknowledged] = nodes.answers(confirmation)
     if not isinstance(acknowledged, Failed):

@@ -32,10 +32,8 @@ from holdfast.engines.redis.nodes import Effect, Nodes, Route
 from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
-"""How often followers look whether the leader reads, and the leader whether it still leads."""
-
-LONGEST = 3600.0
-"""How long to wait in one go: the system has its limits."""
+"""How often followers look whether the leader reads, and the leader whether it still leads; so it is
+the longest that a thread waits in one go."""
 
 JOIN_TIMEOUT = 1.0
 
@@ -241,7 +239,7 @@ class RedisStore:
         if now >= goal.until:  # this thread may have been held up, and the answer be there
             self._receive_all()
             return 0.0
-        until = min(goal.until, now + LONGEST)
+        until = goal.until
         if self._waiters.next_due < until:
             self._waiters.wake_due()
             if goal.over:

@@ -24,6 +24,8 @@ class Waiters:
 
     def __init__(self, host: StoreHost, channel: str) -> None:
         self._host = host
+        self.listens = bool(channel)
+        """Whether the protocol has wake-ups at all."""
         self.subscribe = command(b"SUBSCRIBE", channel.encode())
         self.woken: Callable[[str], None] = _ignore
         """Called with each waiter that was woken. Set by the store, if it needs that."""

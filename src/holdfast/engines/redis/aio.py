@@ -26,15 +26,11 @@ ONE_MORE_LOOK = 0.02
 
 
 class Waiting(asyncio.Future[None]):
-    """A task that waits for some rounds."""
-
-    def __init__(self, rounds: Sequence[FanOut]) -> None:
-        super().__init__()
-        self._rounds = rounds
+    """A task that waits for a round."""
 
     def wake(self) -> None:
-        """One of them is over."""
-        if not self.done() and all(each.over for each in self._rounds):
+        """The round is over."""
+        if not self.done():
             self.set_result(None)
 
 
@@ -108,7 +104,10 @@ class AsyncRedisStore:
         self._waiters.ask(requests)
         way = self._route.ask(requests, until)
         if isinstance(way, FanOut):
-            await self._perform(way)
+            try:
+                await self._start(way)
+            finally:
+                way.over = True  # a cancelled task must not be granted anything any more
             answers = self._nodes.answers(way)
         else:
             answers = await perform_async(way, self._do)
@@ -174,21 +173,24 @@ class AsyncRedisStore:
         if isinstance(effect, Sleep):
             await asyncio.sleep(effect.until - self._clock())
         else:
-            await self._perform(*((effect,) if isinstance(effect, FanOut) else effect))
-
-    async def _perform(self, *rounds: FanOut) -> None:
-        """Send some rounds, and wait until they are over or their time is."""
-        waiting = Waiting(rounds)
-        self._nodes.start(rounds, waiting.wake)
-        try:
-            for each in rounds:
-                if not each.over:
-                    if each.until < self._due:
-                        self._fire_at(each.until)
+            rounds = (effect,) if isinstance(effect, FanOut) else effect
+            waits = [self._start(each) for each in rounds]
+            try:
+                for waiting in waits:
                     await waiting
-        finally:
-            for each in rounds:
-                each.over = True  # a cancelled task must not be granted anything any more
+            finally:
+                for each in rounds:
+                    each.over = True  # a cancelled task must not be granted anything any more
+
+    def _start(self, each: FanOut) -> Waiting:
+        """Send a round; the result is set when it is over."""
+        waiting = Waiting(loop=asyncio.get_running_loop())
+        self._nodes.start((each,), waiting.wake)
+        if each.over:
+            waiting.wake()
+        elif each.until < self._due:
+            self._fire_at(each.until)
+        return waiting
 
     def _fire_at(self, instant: float) -> None:
         if self._timer is not None:

@@ -279,6 +279,16 @@ def test_a_release_is_sent_again_though_nobody_waits(client: Client) -> None:
     assert client.sent()[-1] == "EVALSHA"
 
 
+def test_a_server_that_is_stopped_before_it_confirms_a_subscription_is_overdue(
+    client: Client,
+) -> None:
+    """Else each renewal would wait for it once more."""
+    client.ask(acquire("a", queue=True))
+    assert client.sent() == ["SUBSCRIBE", "EVALSHA"]
+    assert not client.node.is_overdue(client.now)
+    assert client.node.is_overdue(client.now + 2.0)
+
+
 def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> None:
     for _ in range(MAX_PENDING):
         client.ask(acquire("a"))

@@ -66,6 +66,10 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
 
+OWN = (None,)
+"""The requests of a round that no caller waits for."""
+
+
 class Node:
     """One server, and the state of the connection to it."""
 
@@ -154,7 +158,9 @@ class Node:
         self._begin()
         self._write = write
         self.connecting, self.connected = False, True
-        self._send(self._own(self._handshake.exchange()))
+        shaking_hands = self._handshake.exchange()
+        shaking_hands.round = FanOut(OWN, (self.index,), inf)
+        self._send(shaking_hands)
 
     def lost(self, why: str, heals: float | None = None) -> None:
         """The connection is lost, or could not be made: everything pending fails."""
@@ -287,18 +293,19 @@ class Node:
             return
         first, commands = exchange.round.requests[0], exchange.commands
         if type(first) is Acquire and first.queue and self.subscription != ACTIVE:
-            commands = (*self._subscribe(), *commands)
+            commands = (*self._subscribe(exchange.round.until), *commands)
         self.pending.append(exchange)
         try:
             self._write(commands)
         except BROKEN as error:
             self._nodes.disconnect(self, explain(error))
 
-    def _subscribe(self) -> Sequence[bytes]:
+    def _subscribe(self, until: float) -> Sequence[bytes]:
         """What subscribes to wake-ups; if that is not possible, report it, once."""
         if self.subscription == NEW and self._nodes.waiters.listens:
             self.subscription = SENT
-            subscribing = self._own(Exchange((self._nodes.waiters.subscribe,), self._refused))
+            subscribing = Exchange((self._nodes.waiters.subscribe,), self._refused)
+            subscribing.round = FanOut(OWN, (self.index,), until)
             self.pending.append(subscribing)
             return subscribing.commands
         if self.subscription == REFUSED:
@@ -310,11 +317,6 @@ class Node:
         self.subscription, self._refusal = REFUSED, str(replies[0])
         self._nodes.waiters.unreachable(self.name, self._refusal)
         return [DONE]
-
-    def _own(self, exchange: Exchange) -> Exchange:
-        """For what no caller waits for."""
-        exchange.round = FanOut((None,), (self.index,), inf)  # none of a caller's requests
-        return exchange
 
     def _named(self, answer: Answer) -> Answer:
         """With this node's name in it, if it is a failure."""

@@ -123,21 +123,19 @@ def _give_up_on_black_holes(sock: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, BLACK_HOLE)
 
 
-def _tuned(settings: Mapping[str, Any], timeout: float) -> Settings:
-    return {
-        **settings,
-        "socket_timeout": timeout,
-        "socket_connect_timeout": timeout,
-        "health_check_interval": 0,
-        "retry_on_timeout": False,
-        "retry_on_error": [],
-        "decode_responses": False,
-        "protocol": 2,
-    }
-
-
 def _connection(kind: Any, settings: Mapping[str, Any], timeout: float, retry: Any) -> Any:
-    return kind(**_tuned(settings, max(timeout, SHORTEST_TIMEOUT)), retry=retry)
+    timeout = max(timeout, SHORTEST_TIMEOUT)
+    return kind(
+        **settings,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        health_check_interval=0,
+        retry_on_timeout=False,
+        retry_on_error=[],
+        decode_responses=False,
+        protocol=2,
+        retry=retry,
+    )
 
 
 def _is_anonymous(settings: Mapping[str, Any]) -> bool:

@@ -123,9 +123,8 @@ class Node:
         """Whether the oldest pending request should have been answered."""
         return bool(self.pending) and self.pending[0].round.until < now
 
-    def start(self, exchange: Exchange, now: float, spare: bool) -> None:
-        """Send a request, now or when there is a connection, or fail it at once. `spare`: enough
-        other nodes can be asked, so a node that does not answer is skipped."""
+    def start(self, exchange: Exchange, now: float) -> None:
+        """Send a request, now or when there is a connection, or fail it at once."""
         if not self.ready:
             if now < self.retry_at:
                 self._fail(exchange, self.last_error)
@@ -134,7 +133,7 @@ class Node:
                 self.connecting = True
                 self._nodes.connect(self, max(exchange.round.until - now, CONNECT_TIMEOUT))
             full = len(self._waiting) >= MAX_PENDING
-            if (spare and self.last_error) or full:
+            if full or (self.last_error and self._nodes.have_spare(now)):
                 self._fail(exchange, self.last_error or self._no_connection())
                 if full or not exchange.is_release:
                     return
@@ -142,7 +141,7 @@ class Node:
             return
         if self.is_overdue(now):
             full = len(self.pending) >= MAX_PENDING
-            if spare or full:
+            if full or self._nodes.have_spare(now):
                 self._fail(exchange, SILENT)
                 if full or not exchange.is_release:
                     return

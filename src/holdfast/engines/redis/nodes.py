@@ -108,9 +108,10 @@ class Nodes:
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
             exchange.round = each
-            spare = self.size > 0 and self._has_spare(each, now)
+            if type(first) in MAY_WAIT and sum(node.ready for node in self.all) < self.size:
+                each.until = max(each.until, now + FIRST_CONTACT)
             for index in each.nodes:
-                self.all[index].start(exchange, now, spare)
+                self.all[index].start(exchange, now)
 
     def _refuse(self, rounds: Sequence[FanOut]) -> None:
         for each in rounds:
@@ -118,13 +119,10 @@ class Nodes:
                 refusal = Failed.at(self.all[index].name, GONE)
                 each.take(index, [refusal] * len(each.requests))
 
-    def _has_spare(self, each: FanOut, now: float) -> bool:
+    def have_spare(self, now: float) -> bool:
         """Whether enough nodes can be asked without those that do not answer."""
-        ready = [node for node in self.all if node.ready]
-        if len(ready) < self.size and type(each.requests[0]) in MAY_WAIT:
-            each.until = max(each.until, now + FIRST_CONTACT)
-        answering = [node for node in ready if not node.is_overdue(now)]
-        return len(answering) >= self.size
+        answering = sum(node.ready and not node.is_overdue(now) for node in self.all)
+        return 0 < self.size <= answering
 
     def margin(self) -> int:
         """How many more nodes of the quorum may fail."""

@@ -251,7 +251,7 @@ def test_a_handshake_whose_replies_make_no_sense(info: bytes | None, max_ttl: by
     node = client.node = client.nodes.add(server({"host": "node", "port": 1}), handshake)
     each = FanOut((acquire("a"),), (node.index,), 1.0)
     client.nodes.start((each,), lambda: None)
-    replies = (info, [], None, max_ttl, *(b"sha" for _ in load_scripts()))
+    replies = [info, None, None, max_ttl, *(b"sha" for _ in load_scripts())]
     client.connect(HELLO + b"".join(map(encode, replies)))
     assert not node.ready
     assert type(each.answers[node.index][0]) is Failed

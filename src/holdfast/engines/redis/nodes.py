@@ -108,7 +108,7 @@ class Nodes:
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
             exchange.round = each
-            if type(first) in MAY_WAIT and sum(node.ready for node in self.all) < self.size:
+            if self.size and type(first) in MAY_WAIT and self._are_too_few():
                 each.until = max(each.until, now + FIRST_CONTACT)
             for index in each.nodes:
                 self.all[index].start(exchange, now)
@@ -118,6 +118,10 @@ class Nodes:
             for index in each.nodes:
                 refusal = Failed.at(self.all[index].name, GONE)
                 each.take(index, [refusal] * len(each.requests))
+
+    def _are_too_few(self) -> bool:
+        """Whether there are connections to too few nodes for a quorum."""
+        return sum(node.ready for node in self.all) < self.size
 
     def have_spare(self, now: float) -> bool:
         """Whether enough nodes can be asked without those that do not answer."""

@@ -5,7 +5,8 @@
    sleep until what they wait for is there, or until they are promoted.
 2. When the leader stops waiting, it promotes a follower.
 3. One mutex guards all state. A thread has it while it sends or reads, which never blocks, and not
-   while it waits.
+   while it waits. A leader leaves without it, so a thread that has become a follower looks again
+   whether there is a leader.
 4. A leader that does not read is replaced: a signal handler may run in its thread for long. Every
    `TAKEOVER` seconds a follower looks whether there is something to be read, and if so, takes the
    leader's place. The former leader becomes a follower when its handler has returned.
@@ -252,7 +253,7 @@ class RedisStore:
         if self._is_led(waiting):
             waiting.prepare()
             self._followers[waiting] = None
-            if self._is_led(waiting):  # else the leader has left and may not have seen this one
+            if self._is_led(waiting):
                 return None
         if self._leader is not waiting:
             self._leader, self._leading = waiting, get_ident()

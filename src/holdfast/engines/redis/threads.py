@@ -179,11 +179,9 @@ class RedisStore:
         """Send some rounds, and wait until they are over or their time is."""
         waiting = Waiting()
         try:
-            with self._mutex:
-                self._start(rounds, waiting)
-            for each in rounds:
-                if not each.over:
-                    self._wait(waiting, each)
+            self._wait(waiting, rounds[0], rounds)
+            for each in rounds[1:]:
+                self._wait(waiting, each)
         finally:
             for each in rounds:
                 if not each.over:
@@ -205,11 +203,16 @@ class RedisStore:
                     self._disconnect(self._nodes.all[index], INTERRUPTED)
             raise
 
-    def _wait(self, waiting: Waiting, goal: FanOut | Notice) -> None:
-        """Wait until something is over, or its time is."""
+    def _wait(
+        self, waiting: Waiting, goal: FanOut | Notice, to_send: Sequence[FanOut] = ()
+    ) -> None:
+        """Wait until something is over, or its time is; send these rounds first."""
         try:
             while not goal.over:
                 with self._mutex:
+                    if to_send:
+                        self._start(to_send, waiting)
+                        to_send = ()
                     left = self._time_left(goal)
                     if left <= 0:
                         return

@@ -20,13 +20,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from hiredis import PushNotification, Reader
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Release
+from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import (
     BROKEN,
@@ -40,10 +41,8 @@ from holdfast.engines.redis.exchange import (
     heals_in,
 )
 from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import NodeConnected, NodeFailed, NodeQuarantined, NodeRecovered
-
-if TYPE_CHECKING:
-    from holdfast.engines.redis.nodes import Nodes
 
 CONNECT_TIMEOUT = 1.0
 """How long connecting may take, at least."""
@@ -66,6 +65,25 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
 
+class Owner(Protocol):
+    """What a node needs of its client: see `nodes.Nodes`."""
+
+    host: StoreHost
+    clock: Clock
+    waiters: Waiters
+    size: int
+    connect: Callable[..., None]
+    disconnect: Callable[..., None]
+
+    def margin(self) -> int:
+        """How many more nodes of the quorum may fail."""
+        ...
+
+    def have_spare(self, now: float) -> bool:
+        """Whether enough nodes can be asked without those that do not answer."""
+        ...
+
+
 OWN = (None,)
 """The requests of a round that no caller waits for."""
 
@@ -75,7 +93,7 @@ class Node:
 
     def __init__(
         self,
-        nodes: "Nodes",
+        nodes: Owner,
         address: Address,
         handshake: Handshake,
         *,

@@ -19,7 +19,7 @@ from inspect import (
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast.core.ownership import Blocks
+from holdfast.core.ownership import Blocks, place_of
 from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
@@ -40,15 +40,15 @@ class WithBlocks:
     _blocks: Blocks[Any]
 
     def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
-        frame = id(sys._getframe(1))
         entered = None
         try:
-            entered = self._blocks.find(self._driver.current(), frame)
+            entered = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
             entered.__exit__(kind, error, trace)
         except LockError:
             raise
         except BaseException:
-            entered = entered or self._blocks.find(self._driver.current(), frame)
+            place = place_of(sys._getframe(1))
+            entered = entered or self._blocks.find(self._driver.current(), place)
             entered._interrupted()
             raise
         finally:
@@ -63,7 +63,7 @@ class AsyncWithBlocks:
     _blocks: Blocks[Any]
 
     async def __aexit__(self, kind: Kind, error: Error, trace: Trace) -> None:
-        entered = self._blocks.find(self._driver.current(), id(sys._getframe(1)))
+        entered = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
         self._blocks.forget(entered)
         await entered.__aexit__(kind, error, trace)
 

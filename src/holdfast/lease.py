@@ -265,31 +265,43 @@ class Lease(BaseLease[ThreadDriver]):
     def release(self) -> None:
         """Release it, from any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background; a second call tries again, too."""
+        depth = self._state.depth
         try:
-            if self._state.spec.min_hold:
-                self._wait_min_hold()
-            runtime, state = self._driver.runtime, self._state
-            release = begin_release(runtime, state)
-            if release is not None:
-                self._driver.finish(finish_release(runtime, state, release))
+            self._release()
         except LockError:
             raise
         except BaseException:
-            self._interrupted()
+            self._interrupted(depth)
             raise
+
+    def _release(self) -> None:
+        """Release it. Its caller sees to an interruption."""
+        if self._state.spec.min_hold:
+            self._wait_min_hold()
+        runtime, state = self._driver.runtime, self._state
+        release = begin_release(runtime, state)
+        if release is not None:
+            self._driver.finish(finish_release(runtime, state, release))
 
     def _wait_min_hold(self) -> None:
         """Wait until `min_hold` is over."""
         self._driver.finish(wait_min_hold(self._driver.runtime, self._state))
 
-    def _interrupted(self, depth: int = 1) -> None:
+    def _interrupted(self, depth: int) -> None:
         """A Ctrl-C came in the middle of a release, which began when it was taken `depth` times."""
         interrupt_release(self._driver.runtime, self._state, depth)
         self._driver.deliver(self._state.spec, self._state.holder)
 
     def __enter__(self) -> Self:
-        self.ensure_held()
-        return self
+        depth = self._state.depth
+        try:
+            self.ensure_held()
+            return self
+        except LockError:
+            raise
+        except BaseException:  # `with lock.acquire():` has no other reference to it
+            self._interrupted(depth)
+            raise
 
     def __exit__(
         self,
@@ -297,12 +309,13 @@ class Lease(BaseLease[ThreadDriver]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        depth = self._state.depth
         try:
             self._leave(error)
         except LockError:
             raise
         except BaseException:
-            self._interrupted()
+            self._interrupted(depth)
             raise
 
     def _leave(self, error: BaseException | None) -> None:

@@ -12,7 +12,7 @@ from holdfast.blocks import async_inside, inside
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.ownership import Ownership
+from holdfast.core.ownership import Ownership, Place, Taken, place_of
 from holdfast.core.queries import is_held
 from holdfast.core.release import abandon
 from holdfast.drivers import AsyncDriver, Driver
@@ -121,33 +121,33 @@ class BaseLock(Generic[D, L]):
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self)
 
-    def _reenter(self, frame: int = 0) -> L | None:
-        """The lease that this thread or task has already, counted once more; else None."""
+    def _reenter(self, place: Place = None) -> L | None:
+        """The lease that this thread or task has already, counted once more."""
         runtime, owner = self._driver.runtime, self._driver.current()
         with runtime.mutex:
             lease = self._ownership.held_by(owner, runtime.clock())
             if lease is not None:
-                if frame:
-                    self._ownership.add(owner, lease._state, lease, frame)
+                if place:
+                    self._ownership.add(owner, lease._state, lease, place)
                 lease._state.depth += 1  # last: a Ctrl-C before leaves it to the outer block
             return lease
 
-    def _new_lease(self, owner: object, state: LeaseState | None, frame: int = 0) -> L | None:
-        """A lease for what was acquired, noted as that of this owner; None if nothing was."""
+    def _new_lease(self, owner: object, state: LeaseState | None, place: Place) -> L | None:
+        """What was taken, as a lease; by the `with` at this place, if there is one."""
         if state is None:
             return None
         lease = self._lease(self._driver, state, self._client, self._cancel_on_loss)
         with self._driver.runtime.mutex:
-            self._ownership.add(owner, state, lease, frame)
+            self._ownership.add(owner, state, lease, place)
         return lease
 
-    def _enter(self, lease: L | None, frame: int) -> L:
-        """Enter the `with` in this frame with that lease; raise if there is none, or if it is lost
+    def _enter(self, lease: L | None, place: Place) -> L:
+        """What the `with` at this place was entered with; raises if it got none, or if that is lost
         already."""
         if lease is None:
             raise AcquireTimeout(self.name, self._timeout or 0.0)
         if not lease.held:
-            self._lease_to_leave(frame)
+            self._end(self._block_to_leave(place))
             lease.ensure_held()
         return lease
 
@@ -163,17 +163,22 @@ class BaseLock(Generic[D, L]):
             )
         return lease
 
-    def _lease_to_leave(self, frame: int) -> L:
-        """What the `with` in this frame must release."""
+    def _block_to_leave(self, place: Place) -> Taken[L]:
+        """The block that is left at this place, with the lease that is to be released then."""
         with self._driver.runtime.mutex:
-            lease = self._ownership.to_leave(self._driver.current(), frame)
-        if lease is None:
+            block = self._ownership.to_leave(self._driver.current(), place)
+        if block is None:
             raise NotHeld(
                 f"{self.name!r}: several blocks are open, and this thread or task has entered none "
                 "of them, so it is unknown which one is left; nothing was released. "
                 "Use `with lock.acquire() as lease:` for blocks that end on another thread"
             )
-        return lease
+        return block
+
+    def _end(self, block: Taken[L]) -> None:
+        """That block is left."""
+        with self._driver.runtime.mutex:
+            self._ownership.end(block)
 
 
 class Lock(BaseLock[ThreadDriver, Lease]):
@@ -210,36 +215,47 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         timeout = waiting_time(self._timeout, blocking, timeout)
         return (self._reentrant and self._reenter()) or self._acquire(timeout)
 
-    def _acquire(self, timeout: float | None, frame: int = 0) -> Lease | None:
-        """Acquire, and enter the `with` in this frame, if there is one."""
+    def _acquire(self, timeout: float | None, place: Place = None) -> Lease | None:
+        """Acquire, and enter the `with` at this place, if there is one."""
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         try:
             state = self._driver.run(self._algorithm(runtime, self._spec, holder, timeout))
-            lease = self._new_lease(owner, state, frame)
-            return self._enter(lease, frame) if frame else lease
+            lease = self._new_lease(owner, state, place)
+            return self._enter(lease, place) if place else lease
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grant and the caller
             abandon(runtime, self._spec, holder)
-            self._ownership.forget(holder)
+            with runtime.mutex:
+                self._ownership.forget(holder)
             self._driver.deliver(self._spec, holder)
             raise
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`. A thread that never
         took one releases the only lease that is held through it. Otherwise raises `NotHeld`."""
-        self._lease_to_release().release()
+        lease, depth = None, 0
+        try:
+            lease = self._lease_to_release()
+            depth = lease._state.depth
+            lease._release()
+        except LockError:
+            raise
+        except BaseException:  # a Ctrl-C may come on the way
+            lease = lease or self._lease_to_release()
+            lease._interrupted(depth or lease._state.depth)
+            raise
 
     def locked(self) -> bool:
         """Whether any client holds it."""
         return self._driver.run(is_held(self._driver.runtime, self._spec.key))
 
     def __enter__(self) -> Lease:
-        frame = id(sys._getframe(1))
+        place = place_of(sys._getframe(1))
         # A block that gets none raises.
-        lease = self._reentrant and self._reenter(frame)
-        return lease or self._acquire(self._timeout, frame)  # type: ignore[return-value]
+        lease = self._reentrant and self._reenter(place)
+        return lease or self._acquire(self._timeout, place)  # type: ignore[return-value]
 
     def __exit__(
         self,
@@ -247,19 +263,18 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        frame = id(sys._getframe(1))
         block, depth = None, 0
         try:
-            block = self._ownership.block(self._driver.current(), frame)
-            depth = block.state.depth if block is not None else 0
-            self._lease_to_leave(frame)._leave(error)
+            block = self._block_to_leave(place_of(sys._getframe(1)))
+            depth = block.state.depth
+            self._end(block)
+            block.lease._leave(error)
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come on the way
-            block = block or self._ownership.block(self._driver.current(), frame)
-            if block is not None:
-                block.frame = 0
-                block.lease._interrupted(depth or block.state.depth)
+            block = block or self._block_to_leave(place_of(sys._getframe(1)))
+            block.place = None
+            block.lease._interrupted(depth or block.state.depth)
             raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -334,12 +349,12 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         timeout = waiting_time(self._timeout, blocking, timeout)
         return (self._reentrant and self._reenter()) or await self._acquire(timeout)
 
-    async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
+    async def _acquire(self, timeout: float | None, place: Place = None) -> AsyncLease | None:
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         steps = self._algorithm(runtime, self._spec, holder, timeout)
         state = await self._driver.run(steps, self._spec, (holder,))
-        return self._new_lease(owner, state, frame)
+        return self._new_lease(owner, state, place)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`. A task that never took
@@ -351,10 +366,12 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         return await self._driver.run(is_held(self._driver.runtime, self._spec.key))
 
     async def __aenter__(self) -> AsyncLease:
-        frame = id(sys._getframe(1))
-        lease = self._reentrant and self._reenter(frame)
-        lease = lease or await self._acquire(self._timeout, frame)
-        return await self._enter(lease, frame).__aenter__()
+        place = place_of(sys._getframe(1))
+        lease = self._reentrant and self._reenter(place)
+        lease = self._enter(lease or await self._acquire(self._timeout, place), place)
+        if self._cancel_on_loss:
+            self._driver.cancel_on_loss(lease._state)
+        return lease
 
     async def __aexit__(
         self,
@@ -362,7 +379,9 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._lease_to_leave(id(sys._getframe(1))).__aexit__(kind, error, trace)
+        block = self._block_to_leave(place_of(sys._getframe(1)))
+        self._end(block)
+        await block.lease.__aexit__(kind, error, trace)
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

@@ -8,7 +8,7 @@ from weakref import ref
 
 from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
 from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
-from holdfast.core.ownership import Blocks
+from holdfast.core.ownership import Blocks, Place, place_of
 from holdfast.core.release import abandon, interrupt_release
 from holdfast.core.runtime import Runtime
 from holdfast.core.several import (
@@ -284,8 +284,8 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         except AcquireTimeout:
             return None
 
-    def _acquire(self, timeout: float | None, frame: int = 0) -> LeaseAll:
-        """Acquire, and enter the `with` in this frame, if there is one."""
+    def _acquire(self, timeout: float | None, place: Place = None) -> LeaseAll:
+        """Acquire, and enter the `with` at this place, if there is one."""
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
         try:
@@ -294,7 +294,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
                 raise self._timed_out(busy)
             leases.extend(Lease(self._driver, state, self._client) for state in states)
             lease = LeaseAll(self._driver, leases)
-            return self._enter(lease, frame) if frame else lease
+            return self._enter(lease, place) if place else lease
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grants and the caller
@@ -303,14 +303,14 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
             self._driver.deliver(self._specs[0], *holders)
             raise
 
-    def _enter(self, lease: LeaseAll, frame: int) -> LeaseAll:
+    def _enter(self, lease: LeaseAll, place: Place) -> LeaseAll:
         if not lease.held:
             lease.release()  # which raises the loss
-        self._blocks.enter(self._driver.current(), lease, frame)
+        self._blocks.enter(self._driver.current(), lease, place)
         return lease
 
     def __enter__(self) -> LeaseAll:
-        return self._acquire(self._timeout, id(sys._getframe(1)))
+        return self._acquire(self._timeout, place_of(sys._getframe(1)))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a `function`: it runs while it holds them all, or raises `AcquireTimeout`."""
@@ -350,12 +350,12 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver]):
         return AsyncLeaseAll(self._driver, leases)
 
     async def __aenter__(self) -> AsyncLeaseAll:
-        frame = id(sys._getframe(1))
+        place = place_of(sys._getframe(1))
         lease = await self._acquire(self._timeout)
         if not lease.held:
             await lease.release()  # which raises the loss
         await lease.__aenter__()
-        self._blocks.enter(self._driver.current(), lease, frame)
+        self._blocks.enter(self._driver.current(), lease, place)
         return lease
 
     def __call__(

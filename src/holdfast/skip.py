@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
-from holdfast.core.ownership import Blocks
+from holdfast.core.ownership import Blocks, place_of
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockLost
@@ -110,7 +110,7 @@ class OrSkip(WithBlocks, BaseOrSkip[ThreadDriver]):
                 run = self._begin(lease)
             if run.lease is not None:
                 run.lease.ensure_held()
-            self._blocks.enter(self._driver.current(), run, id(sys._getframe(1)))
+            self._blocks.enter(self._driver.current(), run, place_of(sys._getframe(1)))
             return run.lease
         except BaseException as failure:  # a Ctrl-C may come on the way
             self._blocks.forget(run)
@@ -143,7 +143,7 @@ class AsyncOrSkip(AsyncWithBlocks, BaseOrSkip[AsyncDriver]):
         return AsyncRun(lease)
 
     async def __aenter__(self) -> AsyncLease | None:
-        frame = id(sys._getframe(1))
+        place = place_of(sys._getframe(1))
         run = AsyncRun(None)
         lease = await self._acquire()
         try:
@@ -155,7 +155,7 @@ class AsyncOrSkip(AsyncWithBlocks, BaseOrSkip[AsyncDriver]):
             if lease is not None:
                 await lease.__aexit__(type(failure), failure, failure.__traceback__)
             raise
-        self._blocks.enter(self._driver.current(), run, frame)
+        self._blocks.enter(self._driver.current(), run, place)
         return run.lease
 
     def __call__(

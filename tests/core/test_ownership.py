@@ -5,8 +5,12 @@ from dataclasses import dataclass
 import pytest
 
 from holdfast.core.lease_state import TAKEN, LeaseState
-from holdfast.core.ownership import Ownership
+from holdfast.core.ownership import Ownership, Place
 from tests.core.hand import NOW, TTL, spec
+
+
+def place(frame: int) -> Place:
+    return (frame, place.__code__) if frame else None
 
 
 class Owner:
@@ -42,7 +46,7 @@ class Lock:
         self._count += 1
         state = LeaseState(spec(), f"holder {self._count}", 7, NOW + TTL)
         lease = Lease(state)
-        self.ownership.add(owner, state, lease, frame)
+        self.ownership.add(owner, state, lease, place(frame))
         return lease
 
     def enter(self, owner: object, frame: int) -> Lease:
@@ -55,7 +59,11 @@ class Lock:
 
     def leave(self, owner: object, frame: int) -> Lease | None:
         """What leaving a `with` in this frame means."""
-        return self._end(self.ownership.to_leave(owner, frame))
+        block = self.ownership.to_leave(owner, place(frame))
+        if block is None:
+            return None
+        self.ownership.end(block)
+        return self._end(block.lease)
 
     def _end(self, lease: Lease | None) -> Lease | None:
         if lease is not None and lease.state.is_held(self.now):
@@ -232,6 +240,20 @@ class TestLeaving:
     def test_without_any_block_it_is_refused(self, lock: Lock, a: Owner) -> None:
         lock.take(a)
         assert lock.leave(a, frame=1) is None
+
+    def test_a_frame_that_has_ended_is_not_taken_for_a_later_one(
+        self, lock: Lock, a: Owner, b: Owner
+    ) -> None:
+        """The fault: where `__enter__` and `__exit__` of a user's own enter and leave it, memory of
+        a frame is used again, and the slot of another thread was released."""
+        first, second = lock.enter(a, frame=1), lock.enter(b, frame=1)
+        assert lock.leave(a, frame=1) is first
+        assert lock.leave(b, frame=1) is second
+        third = lock.enter(a, frame=1)
+        lock.enter(b, frame=2)
+        block = lock.ownership.to_leave(a, (2, lock.leave.__code__))
+        assert block is not None
+        assert block.lease is third
 
     def test_a_block_that_took_the_lock_again_releases_the_latest(
         self, lock: Lock, a: Owner, b: Owner

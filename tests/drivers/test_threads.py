@@ -444,6 +444,65 @@ class TestInterruptions:
 
         assert interrupted_everywhere(work, other, 2) > 3
 
+    def test_anywhere_in_the_release_of_a_lock(self, client: Client, other: Client) -> None:
+        """The fault: before it knew the lease, the lock was kept, and renewed for ever."""
+        lock = client.lock("job")
+
+        def work(interrupt: Interrupt) -> None:
+            take(lock)
+            interrupt.arm()
+            lock.release()
+
+        assert interrupted_everywhere(work, other, 2) > 10
+
+    def test_anywhere_in_a_release_of_what_was_taken_twice(
+        self, client: Client, other: Client
+    ) -> None:
+        """The fault: it was not counted, or released although an outer block had it."""
+        lock = client.lock("job", reentrant=True)
+
+        def work(interrupt: Interrupt) -> None:
+            lease = take(lock)
+            try:
+                take(lock)
+                try:
+                    interrupt.arm()
+                    lock.release()
+                finally:
+                    interrupt.disarm()
+                    assert lease.held
+            finally:
+                lock.release()
+
+        assert interrupted_everywhere(work, other, 2) > 5
+
+    def test_anywhere_on_the_way_out_of_a_block_that_waited(
+        self, client: Client, other: Client
+    ) -> None:
+        """The fault: the lease that the block was entered with was released once more, and not the
+        one that it had taken since."""
+        condition: Any = threading.Condition(client.lock("job"))  # type: ignore[arg-type]
+
+        def work(interrupt: Interrupt) -> None:
+            with condition:
+                condition.wait(0)
+                interrupt.arm()
+
+        assert interrupted_everywhere(work, other, 2) > 10
+
+    def test_anywhere_on_the_way_into_the_block_of_a_lease(
+        self, client: Client, other: Client
+    ) -> None:
+        lock = client.lock("job")
+
+        def work(interrupt: Interrupt) -> None:
+            entering = take(lock)
+            interrupt.arm()
+            with entering:
+                interrupt.disarm()
+
+        assert interrupted_everywhere(work, other, 2) > 2
+
     @pytest.mark.parametrize("interrupted", ["the waiter", "another thread"])
     def test_of_a_waiter(self, client: Client, other: Client, interrupted: str) -> None:
         """A signal to another thread, or an instant before this one blocks, does not wake it: it

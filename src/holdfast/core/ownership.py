@@ -9,7 +9,9 @@
    ended left behind, as `asyncio.wait_for` does; else a `release()` too many would end the valid
    lease of another thread.
 5. A `with` is known by the frame that it stands in: leaving it means the lease that it was entered
-   with, on whichever thread that happens.
+   with, on whichever thread that happens. (Where an `__enter__` of a user's own enters it, that
+   frame ends, and its memory is used again: so its code is compared as well, and of two blocks
+   that fit, the caller's own is meant.)
 6. Where the frames differ (`ExitStack`, `Condition`), leaving means the caller's innermost block,
    else the only open one, else it is refused.
 7. If a block released its lease and took the lock again (`Condition.wait`), leaving it means the
@@ -19,7 +21,8 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from types import CodeType, FrameType
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
 from holdfast.core.lease_state import HELD, LOST, LeaseState
@@ -29,16 +32,24 @@ L = TypeVar("L")
 
 MANY_OWNERS = 64
 
+Place: TypeAlias = tuple[int, CodeType] | None
+"""The frame that a `with` stands in; None for a lease that was taken without one."""
+
+
+def place_of(frame: FrameType) -> Place:
+    """A frame, without keeping it alive."""
+    return id(frame), frame.f_code
+
 
 class Block(Generic[L]):
-    """An open `with`: who entered it, in which frame, and with what."""
+    """An open `with`: who entered it, where, and with what."""
 
-    __slots__ = ("frame", "lease", "owner")
+    __slots__ = ("lease", "owner", "place")
 
-    def __init__(self, owner: "ref[Any] | None", lease: L, frame: int) -> None:
+    def __init__(self, owner: "ref[Any] | None", lease: L, place: Place) -> None:
         self.owner = owner
         self.lease = lease
-        self.frame = frame
+        self.place = place
 
     def belongs_to(self, owner: object) -> bool:
         """Whether this thread or task took it."""
@@ -48,12 +59,17 @@ class Block(Generic[L]):
 B = TypeVar("B", bound=Block[Any])
 
 
-def block_of(blocks: Sequence[B], owner: object, frame: int) -> B | None:
-    """Which of these open blocks, the innermost first, is left in this frame (rules 5 and 6); None
+def block_of(blocks: Sequence[B], owner: object, place: Place) -> B | None:
+    """Which of these open blocks, the innermost first, is left at this place (rules 5 and 6); None
     if that is not clear."""
-    here = (block for block in blocks if block.frame == frame)
-    mine = (block for block in blocks if block.belongs_to(owner))
-    return next(here, None) or next(mine, None) or (blocks[0] if len(blocks) == 1 else None)
+    here = [block for block in blocks if block.place == place]
+    for group in (here, blocks):
+        for block in group:
+            if block.belongs_to(owner):
+                return block
+        if here:
+            return here[0]
+    return blocks[0] if len(blocks) == 1 else None
 
 
 class Blocks(Generic[L]):
@@ -65,13 +81,13 @@ class Blocks(Generic[L]):
     def __init__(self) -> None:
         self._open: list[Block[L]] = []
 
-    def enter(self, owner: object, lease: L, frame: int) -> None:
-        """The `with` in this frame was entered with that."""
-        self._open.insert(0, Block(None if owner is None else ref(owner), lease, frame))
+    def enter(self, owner: object, lease: L, place: Place) -> None:
+        """The `with` at this place was entered with that."""
+        self._open.insert(0, Block(None if owner is None else ref(owner), lease, place))
 
-    def find(self, owner: object, frame: int) -> L:
-        """What the `with` that is left in this frame was entered with."""
-        block = block_of(list(self._open), owner, frame)
+    def find(self, owner: object, place: Place) -> L:
+        """What the `with` that is left at this place was entered with."""
+        block = block_of(list(self._open), owner, place)
         if block is None:
             raise NotHeld(
                 "this thread or task has entered no block here, so it is unknown which one is "
@@ -88,15 +104,15 @@ class Blocks(Generic[L]):
 
 
 class Taken(Block[L]):
-    """One lease that was taken, by an `acquire()` (frame 0) or by the `with` in a frame."""
+    """One lease that was taken, by an `acquire()` (no place) or by the `with` at a place."""
 
     __slots__ = ("state",)
 
-    def __init__(self, owner: "ref[Any] | None", state: LeaseState, lease: L, frame: int) -> None:
+    def __init__(self, owner: "ref[Any] | None", state: LeaseState, lease: L, place: Place) -> None:
         self.owner = owner
         self.state = state
         self.lease = lease
-        self.frame = frame
+        self.place = place
 
     def is_orphaned(self) -> bool:
         """Whether its owner has ended."""
@@ -118,8 +134,8 @@ class Ownership(Generic[L]):
         self._known: dict[int, ref[Any]] = {}
         """The owners that ever took a lease, by their ids."""
 
-    def add(self, owner: object, state: LeaseState, lease: L, frame: int = 0) -> None:
-        """A lease was taken, or once more, by the `with` in this frame if there is one."""
+    def add(self, owner: object, state: LeaseState, lease: L, place: Place = None) -> None:
+        """A lease was taken, or once more, by the `with` at this place if there is one."""
         if self._taken:
             self._taken = [each for each in self._taken if self._is_needed(each, owner)]
         reference = None
@@ -127,7 +143,7 @@ class Ownership(Generic[L]):
             reference = self._known.get(id(owner))
             if reference is None or reference() is not owner:
                 reference = self._remember(owner)
-        self._taken.append(Taken(reference, state, lease, frame))
+        self._taken.append(Taken(reference, state, lease, place))
 
     def _remember(self, owner: object) -> "ref[Any]":
         if len(self._known) > MANY_OWNERS:
@@ -139,7 +155,7 @@ class Ownership(Generic[L]):
     def _is_needed(taken: Taken[L], owner: object) -> bool:
         """Whether its block is open, or it is held, or its loss is still to be reported to its
         owner."""
-        if taken.frame or taken.state.state is HELD:
+        if taken.place or taken.state.state is HELD:
             return True
         return taken.is_open() and not (taken.belongs_to(owner) or taken.is_orphaned())
 
@@ -158,7 +174,7 @@ class Ownership(Generic[L]):
         """The lease that `release()` means; None if there is none, or it is not clear."""
         for taken in reversed(self._taken):
             if taken.belongs_to(owner) and taken.is_open():
-                if taken.state.is_lost(now) and not taken.frame:
+                if taken.state.is_lost(now) and not taken.place:
                     self._taken.remove(taken)  # its loss is reported once, by this release
                 return taken.lease
         reference = self._known.get(id(owner))
@@ -170,25 +186,25 @@ class Ownership(Generic[L]):
         }
         return next(iter(held.values())) if len(held) == 1 else None
 
-    def to_leave(self, owner: object, frame: int) -> L | None:
-        """The lease that leaving the `with` in this frame means; None if that is not clear."""
-        block = self.block(owner, frame)
-        if block is None:
-            return None
-        block.frame = 0
+    def to_leave(self, owner: object, place: Place) -> Taken[L] | None:
+        """The block that is left at this place, with what leaving it means; None if that is not
+        clear. It is open until `end`, so a caller that is interrupted may ask again."""
+        taken = self._taken
+        if len(taken) == 1 and taken[0].place == place:
+            block: Taken[L] | None = taken[0]  # as a rule
+        else:
+            block = block_of([each for each in reversed(taken) if each.place], owner, place)
+        if block is not None and not block.is_open():
+            for each in reversed(taken):
+                if each.owner is block.owner and not each.place and each.is_open():
+                    block.state, block.lease = each.state, each.lease
+                    break
+        return block
+
+    def end(self, block: Taken[L]) -> None:
+        """That block is left."""
+        block.place = None
         if block.state.depth == 1 or any(
             each.state is block.state for each in self._taken if each is not block
         ):
             self._taken.remove(block)  # else the block took the lock again, by `acquire()`
-        if not block.is_open():
-            for taken in reversed(self._taken):
-                if taken.owner is block.owner and not taken.frame and taken.is_open():
-                    return taken.lease
-        return block.lease
-
-    def block(self, owner: object, frame: int) -> Taken[L] | None:
-        """What the `with` in this frame was entered with; None if that is not clear."""
-        taken = self._taken
-        if taken and taken[-1].frame == frame:
-            return taken[-1]  # as a rule
-        return block_of([each for each in reversed(taken) if each.frame], owner, frame)

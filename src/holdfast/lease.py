@@ -184,12 +184,14 @@ class BaseLease(Generic[D]):
             state, runtime = self._state, self._driver.runtime
         except AttributeError:  # it was interrupted in the making
             return
-        if state.state is not HELD or runtime.closed or not state.is_held(runtime.clock()):
+        if state.state is not HELD:
             return
         # It is not renewed any more, and kept until its time is over: then it is released. Nothing
         # here takes a lock or waits, since the garbage collector may call it anywhere.
         state.dropped, state.renew_at = True, inf
         runtime.registry.dropped.append(state)
+        if runtime.closed or not state.is_held(runtime.clock()):  # its loss is about to be noticed
+            return
         logger.warning(
             "the lease on %r (fence %d) was dropped without being released%s: it is not renewed "
             "any more and ends in %.1f s. Keep what acquire() returns for as long as you work, or "

@@ -277,8 +277,10 @@ class TestDeadlines:
         hand.runtime.registry.dropped.append(lease)
         dropped = ref(lease)
         del lease
+        at_hand = hand.runtime.registry.dropped
         play = watcher(hand).goes_on(True)
         assert dropped() is not None
+        assert hand.runtime.registry.dropped is at_hand, "`Lease.__del__` may just be adding to it"
         play.goes_on(False, at=NOW + 1)
         assert hand.pending == [MY_RELEASE]
         assert hand.runtime.registry.dropped == []

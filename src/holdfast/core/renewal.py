@@ -50,7 +50,9 @@ def _mark_expired(runtime: Runtime) -> float:
         for lease in registry.held():
             if lease.valid_until <= now:
                 mark_lost(runtime, lease, lease.why_expired())
-        registry.dropped = [lease for lease in registry.dropped if lease.state is HELD]
+        for lease in registry.dropped.copy():
+            if lease.state is not HELD:
+                registry.dropped.remove(lease)  # one at a time, since `Lease.__del__` has no mutex
         wake_at = _next_look(registry.watcher_looks_at, registry.next_deadline(), now)
         registry.watcher_looks_at = wake_at
         return wake_at

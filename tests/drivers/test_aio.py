@@ -5,6 +5,7 @@ import gc
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -371,6 +372,22 @@ class TestEventLoops:
             log.wait(30)
             assert caplog.text == ""
             assert kept is not None
+
+    def test_one_that_ends_just_as_another_thread_notifies_raises_nothing_there(
+        self, line: Line, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = AsyncClient(line.url)
+
+        async def main() -> asyncio.AbstractEventLoop:
+            await client.inspect("job")
+            return asyncio.get_running_loop()
+
+        loop = asyncio.run(main())
+        monkeypatch.setattr(loop, "is_closed", lambda: False)  # as it was an instant before
+        with ThreadPoolExecutor() as pool:
+            pool.submit(client._driver._notify, "waiter").result()
+        monkeypatch.undo()
+        asyncio.run(client.aclose())
 
 
 class TestADroppedLease:

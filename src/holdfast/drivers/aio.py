@@ -303,9 +303,8 @@ class AsyncDriver(Driver):
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
         self.runtime.closed = True
-        if self._loop is not None and not self._loop.is_closed():
-            for task in self._loops.values():
-                self._loop.call_soon_threadsafe(task.cancel)
+        for task in self._loops.values():
+            self._call_in_loop(task.cancel)
         self._store.abandon()
 
     def forked(self) -> None:
@@ -363,8 +362,9 @@ class AsyncDriver(Driver):
         self._call_in_loop(lose, self.runtime, holders)
 
     def _call_in_loop(self, function: Callable[..., object], *args: object) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *args)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed, perhaps an instant ago
+                self._loop.call_soon_threadsafe(function, *args)
 
     def _notify_lost(self, lease: LeaseState) -> None:
         report_loss(self.runtime, lease)

@@ -30,6 +30,7 @@ from holdfast import (
     LockLost,
     NotHeld,
 )
+from holdfast.core.effects import Sleep, Steps
 from holdfast.core.messages import Acquire, Extend, Read, Release, Request
 from holdfast.drivers.common import log
 from holdfast.drivers.threads import LOOK_EVERY
@@ -573,6 +574,39 @@ class TestAnUndeliveredRelease:
             line.down = True
         line.down = False
         wait_for(lambda: other.inspect("job") is None)
+
+
+def test_a_lease_that_is_dropped_when_its_time_is_over_is_released(
+    line: Line, client: Client
+) -> None:
+    """The fault: dropped before the watcher had seen its end, it was forgotten: where leases share
+    a session, the lock was held for as long as the client lived."""
+    lease = client.lock("job", ttl=0.05, renew=False).acquire()
+    assert lease is not None
+    with client._driver.runtime.mutex:  # the watcher waits for it
+        wait_for(lambda: client.inspect("job") is None)
+        del lease
+    wait_for(lambda: line.asked(Release))
+
+
+def test_a_signal_handler_may_sleep_as_a_sleep_begins(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = client._driver
+    wait, handled = driver._wait, False
+
+    def sleep() -> Steps[None]:
+        yield Sleep(driver.runtime.clock() + 0.001)
+
+    def interrupted(waiter_id: str, until: float) -> bool:
+        nonlocal handled
+        if not handled:
+            handled = True
+            driver.run(sleep())
+        return wait(waiter_id, until)
+
+    monkeypatch.setattr(driver, "_wait", interrupted)
+    driver.run(sleep())
 
 
 def test_a_wake_up_that_comes_before_the_wait_is_not_lost(

@@ -143,7 +143,7 @@ class ThreadDriver(Driver):
     def _pause(self, effect: Effect) -> bool:
         if isinstance(effect, Wait):
             return self._wait(effect.waiter_id, effect.until)
-        waiter_id = f"sleep of {get_ident()}"
+        waiter_id = f"sleep {id(effect)}"  # not the thread's: its signal handler may sleep, too
         self._subscribe(waiter_id)
         try:
             return self._wait(waiter_id, effect.until)

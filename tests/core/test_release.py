@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.effects import Ask
+from holdfast.core.holding import extend
 from holdfast.core.lease_state import CLOSED, EXPIRED, HELD, LOST, RELEASED, TAKEN, LeaseState
 from holdfast.core.messages import DONE, NOT_YOURS, Release
 from holdfast.core.release import (
@@ -139,6 +140,14 @@ class TestAnUndeliveredRelease:
         assert lease.state is RELEASED
         assert hand.pending == [MY_RELEASE]
         assert hand.woken[-1] == RENEWER
+
+    def test_for_as_long_as_an_extension_may_last_whose_reply_was_lost(self) -> None:
+        hand = Hand()
+        lease = hand.lease()
+        hand.play(extend(hand.runtime, lease, 600.0)).hears(BROKEN)
+        release(hand, lease).hears(BROKEN, at=NOW + PATIENCE)
+        hand.now = NOW + 600
+        assert hand.pending == [MY_RELEASE]
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
     def test_so_it_does_after_an_interrupted_one(self, error: BaseException) -> None:

@@ -211,7 +211,7 @@ PLANTED = [
     Mutant(
         "an interrupted release of an extended lease is given up early",
         "core/holding.py",
-        "max(now, lease.valid_until) + lease.ttl",
+        "max(now, lease.valid_until) + lease.asked_ttl",
         "now + spec.ttl",
         CORE,
     ),

@@ -44,7 +44,8 @@ def extend(runtime: Runtime, lease: LeaseState, ttl: float) -> Steps[None]:
     with runtime.mutex:
         began = runtime.clock()
         lease.require_held(began)
-    ttl = cut_to_max_hold(runtime, lease, ttl, began)
+        ttl = cut_to_max_hold(runtime, lease, ttl, began)
+        lease.asked_ttl = max(lease.asked_ttl, ttl)
     until = min(began + spec.request_timeout, lease.valid_until)
     [answer] = yield ask(Extend(spec.key, lease.holder, ttl, lease.fence, spec.shares), until)
     apply_extension(runtime, lease, answer, began, ttl)
@@ -133,7 +134,7 @@ def release_later(
     """Have the renewer release all that this holder has: its lease, or what it may have been
     granted. Needs the mutex."""
     now = runtime.clock()
-    expires_at = now + spec.ttl if lease is None else max(now, lease.valid_until) + lease.ttl
+    expires_at = now + spec.ttl if lease is None else max(now, lease.valid_until) + lease.asked_ttl
     release = Release(spec.key, holder)
     runtime.pending.add(release, expires_at, not_before=now, was_held=lease is not None)
     wake_for_pending(runtime)

@@ -99,6 +99,8 @@ class LeaseState:
         self.valid_until = valid_until
         self.hold_until = hold_until
         self.ttl = ttl or spec.ttl
+        self.asked_ttl = self.ttl
+        """The longest one that was asked for: if the reply was lost, the engine may have it."""
 
     def is_held(self, now: float) -> bool:
         """Whether it is surely held at this instant."""

@@ -48,7 +48,7 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
         release = Release(lease.spec.key, lease.holder)
         runtime.pending.add(  # before the state changes: a Ctrl-C between the two loses no release
             release,
-            expires_at=lease.valid_until + lease.ttl,  # a renewal may be on its way
+            expires_at=lease.valid_until + lease.asked_ttl,  # an extension may be on its way
             not_before=now + 2 * lease.spec.request_timeout,  # `finish_release` may ask twice
             was_held=True,
         )

@@ -33,8 +33,8 @@ from holdfast.engines.redis.nodes import Effect, Nodes, Route
 from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
-"""How often followers look whether the leader reads, and the leader whether it still leads; so it is
-the longest that a thread waits in one go."""
+"""How often followers look whether the leader reads, and the leader whether it still leads. So it
+is the longest that a thread waits in one go."""
 
 JOIN_TIMEOUT = 1.0
 
@@ -93,6 +93,7 @@ class RedisStore:
 
     def _begin(self) -> None:
         self._mutex = threading.RLock()
+        self._owned = threading.Condition(self._mutex)
         self._sockets: dict[Node, Socket] = {}
         self._connecting: dict[Node, threading.Thread] = {}
         self._leader: Waiting | None = None
@@ -166,8 +167,11 @@ class RedisStore:
     def _is_busy_here(self) -> bool:
         """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
         mutex."""
-        # An RLock has it for `Condition`.
-        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+        try:
+            self._owned.notify(0)
+        except RuntimeError:  # it refuses a thread that does not have the mutex
+            return False
+        return True
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Sleep):

@@ -322,7 +322,7 @@ class Observer:
             if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
                 self._check_later(turn)
             return  # else it is not sent again, and expires
-        later, refused = False, list[str]()
+        later, refused = False, dict[str, str]()  # what is left, by node
         links = turn.client.store.connections
         breaks = [(link.breaks, link.server.run) for link in links]
         if breaks != turn.breaks and self._plan.engine != "redis":
@@ -339,10 +339,10 @@ class Observer:
                 if server.refused == turn.refused[index]:
                     self.find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
                 else:
-                    refused.append(f"{server.name}: {what}")
+                    refused[server.name] = what
         given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
         if len(refused) >= self._quorum and not given_up:
-            self.find(LEFT_BEHIND, ", ".join(refused))
+            self.find(LEFT_BEHIND, ", ".join(f"{name}: {what}" for name, what in refused.items()))
         if later:
             self._check_later(turn)
 

@@ -77,6 +77,11 @@ def test_a_reader_needs_a_majority() -> None:
     assert set(grants(run)[1:]) == {"c1", "c2", "c3"}
 
 
+def test_one_node_that_refuses_two_releases_is_a_minority() -> None:
+    """It keeps both attempts of the reader, until they expire."""
+    assert play(draw(8224672, Setup(nodes=3, shared=True))).findings == ()
+
+
 @pytest.mark.parametrize("seed", [117, 132, 157, 215])
 def test_no_reader_overtakes_two_writers_that_wait(seed: int) -> None:
     """A vote is lost as soon as two of three nodes refuse it, and is then released on the third:

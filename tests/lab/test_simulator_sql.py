@@ -48,6 +48,12 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert list(first.history) == list(second.history)
 
 
+def test_what_is_from_before_the_clock_was_set_back_is_not_left_behind() -> None:
+    """The server refuses the release for as long as the lost lease may last. The row would last for
+    longer, since the clock was set back; the next client adopts it."""
+    assert play(draw(3437988, Setup(engine="sql", shared=True))).findings == ()
+
+
 def test_the_first_acquire_of_a_client_is_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a deadline by the server's clock, which the client learns when it connects."""
     sent: list[Text] = []

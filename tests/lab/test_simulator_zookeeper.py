@@ -40,6 +40,11 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert list(first.history) == list(second.history)
 
 
+def test_a_leader_does_not_read_the_connection_of_a_server_that_it_gave_up() -> None:
+    """Else a join could be carried out behind the look for its place."""
+    assert play(draw(4870651, Setup(engine="zookeeper", shared=True))).findings == ()
+
+
 def test_waiters_are_served_in_order() -> None:
     works = Section(0.0, "job", None, 3.0, True, None, 1.0)
     tasks = tuple(Task(client, (replace(works, rest=client * 0.2),)) for client in (0, 1, 2, 3))

@@ -252,6 +252,7 @@ class Observer:
     def _lost(self, turn: Turn, lease: LeaseState) -> None:
         """A holder learns of a loss, which must have a reason."""
         turn.knows_loss = True
+        turn.ended_at = self._timeline.now  # its release begins now, while the holder works on
         self._free_since[turn.section.name] = self._timeline.now + self._engine.lingers
         section, knowing = turn.section, sum(each.knows(lease) for each in self._servers)
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):

@@ -209,7 +209,12 @@ class SqlServer(BaseServer):
             yield Place(holder.decode(), False)
 
     def leftovers(self) -> list[str]:
-        leases = "SELECT holder FROM holdfast_leases WHERE holder IS NOT NULL AND expires > ?"
+        # What would last longer than its ttl is from before the clock was set back: the next client
+        # counts it anew.
+        leases = (
+            "SELECT holder FROM holdfast_leases"
+            " WHERE holder IS NOT NULL AND expires > ?1 AND expires <= ?1 + ttl"
+        )
         held = self.data.read(leases, self._micros())
         waiters = self.data.read("SELECT holder FROM holdfast_leases_waiters")
         return [

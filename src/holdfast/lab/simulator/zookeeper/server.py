@@ -194,7 +194,8 @@ class ZooKeeperServer(BaseServer):
         leader, link, term = self.ensemble.leader, self.link, self.term
 
         def arrive() -> None:
-            if self.ensemble.term == term:
+            # A leader that gave up this server does not read its old connection any more.
+            if self.ensemble.term == term and self.link is link:
                 action()
 
         if leader is self:

@@ -1,5 +1,8 @@
 """When a poll of several nodes is over."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from holdfast.core.fanout import AcquireRound, FanOut, ReleaseRound
@@ -57,6 +60,29 @@ def test_who_granted_after_that_is_known_all_the_same() -> None:
     vote = a_vote()
     hear(vote, [Granted(1), Granted(1), Granted(7)])
     assert vote.grants() == {0: 1, 1: 1, 2: 7}
+
+
+class Meanwhile(RestartGuard):
+    """A guard whose look is an instant at which another thread does something."""
+
+    meanwhile: Callable[[], object] = staticmethod(bool)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "quarantined_until":
+            self.meanwhile()
+        return super().__getattribute__(name)
+
+
+def test_a_slow_node_may_grant_while_its_caller_looks() -> None:
+    """The fault: the caller's acquire raised `RuntimeError: dictionary changed size`."""
+    guards = [Meanwhile(60.0) for _ in range(3)]
+    vote = AcquireRound(ASKED, range(3), 1.0, 2, guards, 0.0)
+    vote.take(0, [Granted(1)])
+    vote.over = True  # its time is over
+    guards[0].meanwhile = lambda: vote.take(2, [Granted(7)])
+    assert vote.grants() == {0: 1}
+    guards[0].meanwhile = bool
+    assert vote.grants() == {0: 1, 2: 7}
 
 
 @pytest.mark.parametrize(

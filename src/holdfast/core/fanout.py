@@ -112,9 +112,9 @@ class AcquireRound(FanOut):
 
     def grants(self) -> dict[int, int]:
         """The counter of each node that granted and has a vote."""
-        return {
+        return {  # of a copy: another thread may add the answer of a slow node
             node: fence
-            for node, fence in self._granted.items()
+            for node, fence in list(self._granted.items())
             if self._guards[node].quarantined_until <= self._began
         }
 

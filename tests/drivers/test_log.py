@@ -5,7 +5,15 @@ import logging
 import pytest
 
 from holdfast.drivers.hooks import REPEAT_AFTER, EventLog
-from holdfast.events import Event, InternalError, Lost, NodeFailed, NodeRecovered, RenewalFailed
+from holdfast.events import (
+    Event,
+    HookFailed,
+    InternalError,
+    Lost,
+    NodeFailed,
+    NodeRecovered,
+    RenewalFailed,
+)
 
 
 class Logged:
@@ -46,6 +54,12 @@ def test_each_node_and_each_cause_has_a_line(logged: Logged) -> None:
     events = [NodeFailed(node, why) for node in ("h1:1", "h2:1") for why in ("refused", "silent")]
     assert len(logged.lines(*events, *events)) == 4
     assert len(logged.lines(renewal(1), renewal(1, "h1:1: wrong password"))) == 2
+
+
+def test_each_kind_of_error_of_a_hook_has_a_line(logged: Logged) -> None:
+    """The fault: for a minute, a hook that failed once could fail for another reason unseen."""
+    events = [HookFailed("a hook", kind("no")) for kind in (KeyError, OSError)]
+    assert len(logged.lines(*events, *events)) == 2
 
 
 def test_a_node_that_comes_and_goes(logged: Logged) -> None:

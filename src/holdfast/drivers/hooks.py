@@ -189,11 +189,12 @@ REPEATED = (AcquireFailed, HookFailed, NodeFailed, NodeQuarantined, NodeRecovere
 
 def _cause(event: Event) -> tuple[object, ...] | None:
     """What makes two events alike: the node or hook that they are about, and the reason, without
-    its times and ports, which vary. None: each is logged."""
+    its times and ports, which vary; of an error its kind. None: each is logged."""
     if not isinstance(event, REPEATED):
         return None
+    about = getattr(event, "node", ""), getattr(event, "where", "")
     why = re.sub(r"\d+", "", getattr(event, "why", ""))
-    return type(event), getattr(event, "node", ""), getattr(event, "where", ""), why
+    return type(event), about, why, type(getattr(event, "error", None))
 
 
 Hook: TypeAlias = Callable[[Event], object]

@@ -7,7 +7,7 @@ with. A function is checked when it is decorated, not when it runs.
 import functools
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from inspect import (
     Parameter,
     isasyncgenfunction,
@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 from holdfast.core.ownership import Blocks, place_of
 from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
-from holdfast.errors import LockError
+from holdfast.errors import LockError, NotHeld
 
 R = TypeVar("R")
 
@@ -48,8 +48,9 @@ class WithBlocks:
             raise
         except BaseException:
             place = place_of(sys._getframe(1))
-            entered = entered or self._blocks.find(self._driver.current(), place)
-            entered._interrupted()
+            with suppress(NotHeld):
+                entered = entered or self._blocks.find(self._driver.current(), place)
+                entered._interrupted()
             raise
         finally:
             if entered is not None:

@@ -3,6 +3,7 @@ semaphore, and each side of a read/write lock, is a lock that several may hold a
 
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -243,8 +244,9 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come on the way
-            lease = lease or self._lease_to_release()
-            lease._interrupted(depth or lease._state.depth)
+            with suppress(NotHeld):
+                lease = lease or self._lease_to_release()
+                lease._interrupted(depth or lease._state.depth)
             raise
 
     def locked(self) -> bool:
@@ -272,9 +274,10 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come on the way
-            block = block or self._block_to_leave(place_of(sys._getframe(1)))
-            block.place = None
-            block.lease._interrupted(depth or block.state.depth)
+            with suppress(NotHeld):
+                block = block or self._block_to_leave(place_of(sys._getframe(1)))
+                block.place = None
+                block.lease._interrupted(depth or block.state.depth)
             raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:

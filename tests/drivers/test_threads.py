@@ -456,6 +456,24 @@ class TestInterruptions:
 
         assert interrupted_everywhere(work, other, 2) > 10
 
+    @pytest.mark.parametrize("way", ["release", "with the lock", *SEVERAL])
+    def test_anywhere_in_a_release_of_nothing(
+        self, client: Client, other: Client, way: str
+    ) -> None:
+        """The fault: `NotHeld` was raised in place of the Ctrl-C."""
+        lock = client.lock("job")
+        entering = blocks(client, lock, client.lock_all(["gate", "job"]))
+
+        def work(interrupt: Interrupt) -> None:
+            interrupt.arm()
+            with suppress(NotHeld):
+                if way == "release":
+                    lock.release()
+                else:
+                    entering[way].__exit__(None, None, None)
+
+        assert interrupted_everywhere(work, other, 2) > 4
+
     def test_anywhere_in_a_release_of_what_was_taken_twice(
         self, client: Client, other: Client
     ) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from holdfast.core.attempt import attempt_id
 from holdfast.core.lease_state import TAKEN, LeaseState
 from holdfast.core.ownership import Ownership, Place
 from tests.core.hand import NOW, TTL, spec
@@ -273,11 +274,15 @@ class TestLeaving:
         lock.take(b)
         assert lock.leave(a, frame=1) is block
 
+    @pytest.mark.parametrize("tries", [0, 2])
     def test_a_caller_that_was_interrupted_has_neither_lease_nor_block(
-        self, lock: Lock, a: Owner
+        self, lock: Lock, a: Owner, tries: int
     ) -> None:
+        """The fault: it kept the block of a later attempt over a quorum."""
         lease = lock.enter(a, frame=1)
-        lock.ownership.forget(lease.state.holder)
+        holder = lease.state.holder
+        lease.state.holder = attempt_id(holder, tries)
+        lock.ownership.forget(holder)
         assert lock.leave(a, frame=1) is None
         assert lock.release(a) is None
 

@@ -25,6 +25,7 @@ from types import CodeType, FrameType
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
+from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import HELD, LOST, LeaseState
 from holdfast.errors import NotHeld
 
@@ -160,8 +161,8 @@ class Ownership(Generic[L]):
         return taken.is_open() and not (taken.belongs_to(owner) or taken.is_orphaned())
 
     def forget(self, holder: str) -> None:
-        """The caller was interrupted, and has nothing of this holder's."""
-        self._taken = [each for each in self._taken if each.state.holder != holder]
+        """The caller was interrupted, and has nothing of this holder's, or of its attempts."""
+        self._taken = [each for each in self._taken if holder_of(each.state.holder) != holder]
 
     def held_by(self, owner: object, now: float) -> L | None:
         """What this owner holds already."""

@@ -125,13 +125,20 @@ class BaseLock(Generic[D, L]):
     def _reenter(self, place: Place = None) -> L | None:
         """The lease that this thread or task has already, counted once more."""
         runtime, owner = self._driver.runtime, self._driver.current()
-        with runtime.mutex:
-            lease = self._ownership.held_by(owner, runtime.clock())
-            if lease is not None:
-                if place:
-                    self._ownership.add(owner, lease._state, lease, place)
-                lease._state.depth += 1  # last: a Ctrl-C before leaves it to the outer block
+        lease, depth = None, 0
+        try:
+            with runtime.mutex:
+                lease = self._ownership.held_by(owner, runtime.clock())
+                if lease is not None:
+                    depth = lease._state.depth
+                    if place:
+                        self._ownership.add(owner, lease._state, lease, place)
+                    lease._state.depth += 1
             return lease
+        except BaseException:  # a Ctrl-C leaves it to the outer block
+            if lease is not None and depth:
+                lease._state.depth = depth
+            raise
 
     def _new_lease(self, owner: object, state: LeaseState | None, place: Place) -> L | None:
         """What was taken, as a lease; by the `with` at this place, if there is one."""

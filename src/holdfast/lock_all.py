@@ -288,6 +288,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         """Acquire, and enter the `with` at this place, if there is one."""
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
+        lease: LeaseAll | None = None
         try:
             states, busy = self._driver.run(acquire_all(runtime, self._specs, holders, timeout))
             if busy:
@@ -298,6 +299,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grants and the caller
+            self._blocks.forget(lease)
             for spec, holder in zip(self._specs, holders, strict=True):
                 abandon(runtime, spec, holder)
             self._driver.deliver(self._specs[0], *holders)

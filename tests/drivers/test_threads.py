@@ -32,6 +32,7 @@ from holdfast import (
 )
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.messages import Acquire, Extend, Read, Release, Request
+from holdfast.core.ownership import Blocks
 from holdfast.drivers.common import log
 from holdfast.drivers.threads import LOOK_EVERY
 from tests.drivers.line import Line, Raise, Stop, go_on
@@ -83,6 +84,23 @@ class Interrupt:
             self._calls -= 1
             if not self._calls:
                 raise KeyboardInterrupt
+
+
+class Signalled:
+    """A mutex: when it is released first, there is a Ctrl-C."""
+
+    def __init__(self, mutex: Any) -> None:
+        self._mutex = mutex
+        self._is_first = True
+
+    def __enter__(self) -> None:
+        self._mutex.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        is_first, self._is_first = self._is_first, False
+        self._mutex.release()
+        if is_first:
+            raise KeyboardInterrupt
 
 
 def _is_finalizer(frame: FrameType) -> bool:
@@ -428,6 +446,41 @@ class TestInterruptions:
                     interrupt.disarm()
 
         assert interrupted_everywhere(work, other, 2) > 5
+
+    def test_as_an_inner_block_is_counted(self, client: Client, other: Client) -> None:
+        """The fault: the outer block did not release the lock."""
+        lock, runtime = client.lock("job", reentrant=True), client._driver.runtime
+        mutex = runtime.mutex
+
+        def work() -> None:
+            with lock:
+                runtime.mutex = Signalled(mutex)
+                with lock:
+                    pass
+
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                work()
+        finally:
+            runtime.mutex = mutex
+        assert other.inspect("job") is None
+
+    def test_as_the_block_of_several_is_entered(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The fault: the block counted as open, so that another could not be told from it."""
+        several = client.lock_all(["gate", "job"])
+        enter = several._blocks.enter
+
+        def signalled(*block: Any) -> None:
+            enter(*block)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Blocks, "enter", lambda _, *block: signalled(*block))
+        with pytest.raises(KeyboardInterrupt), several:
+            pass
+        with pytest.raises(NotHeld):
+            several.__exit__(None, None, None)
 
     @pytest.mark.parametrize("way", ["with the lock", "with or_skip"])
     def test_anywhere_on_the_way_out_of_an_inner_block(

@@ -26,14 +26,17 @@ R = TypeVar("R")
 class Run:
     """One block, for threads: its lease, if it has one, and what to do when it has succeeded."""
 
+    _depth = 0
+    """How often the lease was taken when the block was left."""
+
     def __init__(self, lease: Lease | None, note: Callable[[], None] | None = None) -> None:
         self.lease = lease
         self._note = note
-        self._depth = 0 if lease is None else lease._state.depth
 
     def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         if self.lease is None:
             return
+        self._depth = self.lease._state.depth
         try:
             if error is None and self._note is not None:
                 self._note()
@@ -44,7 +47,7 @@ class Run:
 
     def _interrupted(self) -> None:
         if self.lease is not None:
-            self.lease._interrupted(self._depth)
+            self.lease._interrupted(self._depth or self.lease._state.depth)
 
 
 class AsyncRun:

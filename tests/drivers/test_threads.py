@@ -498,6 +498,25 @@ class TestInterruptions:
 
         assert interrupted_everywhere(work, other, 2) > 3
 
+    @pytest.mark.parametrize("way", ["with the lock", "with or_skip"])
+    def test_anywhere_on_the_way_out_of_a_block_that_took_it_again(
+        self, client: Client, other: Client, way: str
+    ) -> None:
+        """The fault: `or_skip` did not count it, so that the last release did not release it."""
+        lock = client.lock("job", reentrant=True)
+        entering = blocks(client, lock, client.lock_all(["gate"]))[way]
+
+        def work(interrupt: Interrupt) -> None:
+            try:
+                with entering:
+                    take(lock)
+                    interrupt.arm()
+            finally:
+                interrupt.disarm()
+                lock.release()
+
+        assert interrupted_everywhere(work, other, 2) > 3
+
     def test_anywhere_in_the_release_of_a_lock(self, client: Client, other: Client) -> None:
         """The fault: before it knew the lease, the lock was kept, and renewed for ever."""
         lock = client.lock("job")

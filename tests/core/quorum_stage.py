@@ -62,7 +62,7 @@ class Talk:
         for node, answer in answers.items():
             assert node in poll.nodes, f"{node} was not asked"
             if not poll.over:
-                poll.take(node, answer if isinstance(answer, (list, tuple)) else [answer])  # type: ignore[list-item]
+                poll.received(node, answer if isinstance(answer, (list, tuple)) else [answer])  # type: ignore[list-item]
         self._advance()
         return self
 
@@ -176,7 +176,7 @@ class QuorumClient(VirtualClient):
         """Say a poll's requests to one node; connect to it before, if need be."""
         node = self.nodes[index]
         if not node.up:
-            poll.take(index, [Failed.at(node.name, "refused")] * len(poll.requests))
+            poll.received(index, [Failed.at(node.name, "refused")] * len(poll.requests))
             return
         if node.run != self._met[index]:
             uptime = self.timeline.now - node.started_at
@@ -191,7 +191,7 @@ class QuorumClient(VirtualClient):
 
         def hear(answers: list[Answer]) -> None:
             if not self.crashed:
-                poll.take(index, answers)
+                poll.received(index, answers)
                 heard()
 
         run = node.run

@@ -24,7 +24,7 @@ def hear(poll: FanOut, answers: list[Answer]) -> list[bool]:
     """Each node answers in turn; whether it was over after each."""
     over = []
     for node, answer in enumerate(answers):
-        poll.take(node, [answer])
+        poll.received(node, [answer])
         over.append(poll.over)
     return over
 
@@ -37,7 +37,7 @@ def test_a_plain_poll_wants_to_hear_everybody() -> None:
 
 def test_each_request_has_its_answer() -> None:
     poll = FanOut([ASKED, RELEASE], [0], 1.0)
-    poll.take(0, [HELD, DONE])
+    poll.received(0, [HELD, DONE])
     assert (poll.answer_of(0, 0), poll.answer_of(0, 1)) == (HELD, DONE)
 
 
@@ -77,9 +77,9 @@ def test_a_slow_node_may_grant_while_its_caller_looks() -> None:
     """The fault: the caller's acquire raised `RuntimeError: dictionary changed size`."""
     guards = [Meanwhile(60.0) for _ in range(3)]
     vote = AcquireRound(ASKED, range(3), 1.0, 2, guards, 0.0)
-    vote.take(0, [Granted(1)])
+    vote.received(0, [Granted(1)])
     vote.over = True  # its time is over
-    guards[0].meanwhile = lambda: vote.take(2, [Granted(7)])
+    guards[0].meanwhile = lambda: vote.received(2, [Granted(7)])
     assert vote.grants() == {0: 1}
     guards[0].meanwhile = bool
     assert vote.grants() == {0: 1, 2: 7}
@@ -99,7 +99,7 @@ def test_only_after_a_vote_that_was_won_nobody_cares_who_else_would_have_granted
     vote = a_vote()
     seen = []
     for node, answer in enumerate(answers):
-        vote.take(node, [answer])
+        vote.received(node, [answer])
         seen.append(vote.settled)
     assert seen == settled
 
@@ -125,7 +125,7 @@ def test_a_node_may_vote_from_the_end_of_its_quarantine_on() -> None:
         guard = RestartGuard(60.0)
         guard.quarantined_until = ends
         vote = AcquireRound(ASKED, range(1), 9.0, 1, [guard], began=5.0)
-        vote.take(0, [Granted(1)])
+        vote.received(0, [Granted(1)])
         assert vote.grants() == grants
         assert vote.over
 

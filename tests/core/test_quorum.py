@@ -51,7 +51,7 @@ def test_a_majority_of_grants_is_enough_and_ends_the_round(count: int) -> None:
     talk = Talk(quorum_of(count), ME)
     for node in range(majority):
         assert not talk.poll.over
-        talk.poll.take(node, [Granted(NOW)])
+        talk.poll.received(node, [Granted(NOW)])
     assert talk.poll.over
     talk.hears({})
     assert talk.answer == Granted(NOW, "me")
@@ -75,7 +75,7 @@ def test_the_round_ends_when_another_holder_has_a_majority(count: int) -> None:
     talk = Talk(quorum_of(count), ME)
     for node in range(count // 2 + 1):
         assert not talk.poll.over
-        talk.poll.take(node, [BY_A])
+        talk.poll.received(node, [BY_A])
     assert talk.poll.over
 
 
@@ -90,7 +90,7 @@ def test_grants_that_come_while_they_are_given_back_are_no_other_holder() -> Non
     vote = talk.poll
     talk.hears({0: Granted(NOW)})  # and then its time was over
     for node in (1, 2):
-        vote.take(node, [Granted(NOW)])
+        vote.received(node, [Granted(NOW)])
     talk.hears(dict.fromkeys(range(3), DONE))
     assert isinstance(talk.answer, Failed)
 
@@ -100,7 +100,7 @@ def test_a_majority_that_granted_too_late_outweighs_a_refusal() -> None:
     vote = talk.poll
     talk.hears({0: BY_A})
     for node in (1, 2):
-        vote.take(node, [Granted(NOW)])
+        vote.received(node, [Granted(NOW)])
     talk.hears(dict.fromkeys((1, 2), DONE))
     assert isinstance(talk.answer, Failed)
 
@@ -122,17 +122,17 @@ def test_a_failure_names_every_node_with_what_it_answered() -> None:
 def test_those_who_refused_keep_our_place_and_the_others_are_told_to_forget_us() -> None:
     talk = Talk(quorum_of(5), ME).hears({0: BY_A, 1: Granted(NOW), 2: BY_A, 3: BROKEN})
     assert list(talk.poll.nodes) == [1, 3, 4]
-    talk.poll.take(1, [DONE])
-    talk.poll.take(3, [MISSING])
+    talk.poll.received(1, [DONE])
+    talk.poll.received(3, [MISSING])
     assert not talk.poll.over  # a release is waited for, or the next try could meet its own ghost
-    talk.poll.take(4, [MISSING])
+    talk.poll.received(4, [MISSING])
     assert talk.poll.over
 
 
 def test_a_refusal_by_all_is_not_followed_by_anything() -> None:
     talk = Talk(quorum_of(3), ME)
     for node in range(3):  # the last one came before we stopped listening
-        talk.poll.take(node, [BY_A])
+        talk.poll.received(node, [BY_A])
     talk.hears({})
     assert talk.answer == Held(1.0, True, "a")
     assert len(talk.polls) == 1
@@ -181,9 +181,9 @@ class TestFences:
         talk = Talk(quorum_of(5), ME).hears({4: Granted(9), 0: Granted(7), 2: Granted(8)})
         assert talk.poll.requests == (Raise("job", "me", 9),)
         assert sorted(talk.poll.nodes) == [0, 2]  # nobody else's grant was heard
-        talk.poll.take(0, [Granted(9)])
+        talk.poll.received(0, [Granted(9)])
         assert not talk.poll.over
-        talk.poll.take(2, [Granted(9)])
+        talk.poll.received(2, [Granted(9)])
         assert talk.poll.over
         assert talk.hears({}).answer == Granted(9, "me")
         assert len(talk.polls) == 2
@@ -191,10 +191,10 @@ class TestFences:
     def test_as_many_as_are_missing_must_follow(self) -> None:
         talk = Talk(quorum_of(5), ME)
         for node, fence in {0: 9, 1: 9, 2: 8, 3: 7}.items():  # two answers came together
-            talk.poll.take(node, [Granted(fence)])
+            talk.poll.received(node, [Granted(fence)])
         talk.hears({})
         assert sorted(talk.poll.nodes) == [2, 3]
-        talk.poll.take(3, [NOT_YOURS])
+        talk.poll.received(3, [NOT_YOURS])
         assert not talk.poll.over
         assert talk.hears({2: Granted(9)}).answer == Granted(9, "me")
 
@@ -214,7 +214,7 @@ class TestRefusals:
         ends = [4.0, 1.0, 3.0, 2.0, 5.0]
         talk = Talk(quorum_of(5), ME)
         for node, end in enumerate(ends):
-            talk.poll.take(node, [Held(end, True, "a")])
+            talk.poll.received(node, [Held(end, True, "a")])
         assert talk.hears({}).answer == Held(3.0, True, "a")
 
     def test_a_holder_that_nobody_is_sure_of_is_not_waited_for_long(self) -> None:
@@ -225,8 +225,8 @@ class TestRefusals:
         clock = Clock()
         talk = Talk(quorum_of(3, clock), ME)
         clock.now = 0.01
-        talk.poll.take(0, [Granted(NOW)])
-        talk.poll.take(1, [BY_A])
+        talk.poll.received(0, [Granted(NOW)])
+        talk.poll.received(1, [BY_A])
         talk.hears({2: BY_B})
         assert talk.poll.requests == (Release("job", "me#0", False, keeps_place=True),)
         assert list(talk.poll.nodes) == [0]
@@ -241,7 +241,7 @@ class TestRefusals:
         half = count // 2
         talk = Talk(quorum_of(count), ME)
         for node in range(count):
-            talk.poll.take(node, [Granted(NOW) if node < half else BY_A])
+            talk.poll.received(node, [Granted(NOW) if node < half else BY_A])
         talk.hears({})
         assert talk.poll.requests == (Release("job", "me#0", False, keeps_place=True),)
         answer = talk.hears(dict.fromkeys(range(half), DONE)).answer
@@ -295,8 +295,8 @@ class TestScatter:
         assert vote.until == 0.008  # every node has its whole time all the same
         assert vote.requests[0] == Acquire("job", "me", 0.02, True, NOW + 3000)
         clock.now = 0.02 - drift(0.02)
-        vote.take(0, [Granted(1)])
-        vote.take(1, [Granted(1)])
+        vote.received(0, [Granted(1)])
+        vote.received(1, [Granted(1)])
         release = next(steps)
         assert not isinstance(release, Sleep)
         assert isinstance(release.requests[0], Release)
@@ -356,7 +356,7 @@ class TestQuarantine:
     def test_nor_does_that_of_one_that_restarted_after_it(self) -> None:
         quorum = quorum_of(3)
         talk = Talk(quorum, ME)
-        talk.poll.take(0, [Granted(9)])
+        talk.poll.received(0, [Granted(9)])
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({1: Granted(9)})
         assert talk.poll.requests == (Release("job", "me#0", True, keeps_place=True),)

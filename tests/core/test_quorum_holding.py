@@ -171,7 +171,7 @@ class TestReleasing:
         assert talk.poll.requests[0] == Release("job", "me", True)
         for node in range(count // 2 + 1):
             assert not talk.poll.over
-            talk.poll.take(node, [DONE])
+            talk.poll.received(node, [DONE])
         assert talk.poll.over
         assert talk.hears({}).answer == DONE
 

@@ -21,7 +21,7 @@ def refused(count: int, *answers: Held) -> object:
     """What it comes to if the first nodes refuse like this, and the rest is silent."""
     talk = Talk(quorum_of(count, Clock()), ME, until=BEGAN + 1)
     for node, answer in enumerate(answers):
-        talk.poll.take(node, [answer])
+        talk.poll.received(node, [answer])
     talk.hears({})
     return talk.answer if talk.answers else talk.hears({}).answer
 

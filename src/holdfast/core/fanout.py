@@ -1,8 +1,8 @@
 """Sending the same requests to several nodes at once.
 
 The store of a quorum sends the requests of a `FanOut` to all its nodes before it reads any reply,
-and calls `take` with the answers of each node until the fan-out is `over` or its time has passed.
-Answers that arrive later go to `take` as well: after a lost vote they still show the winner.
+and calls `received` with the answers of each node until the fan-out is `over` or its time has
+passed, and with later answers as well: after a lost vote they still show the winner.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -37,13 +37,13 @@ class FanOut:
         self.over = False
         """Whether there is nothing more to wait for."""
         self.settled = False
-        """Whether answers that arrive later need not even be taken."""
+        """Whether its outcome is certain, so that answers that arrive later are dropped."""
         self.answers: dict[int, Sequence[Answer]] = {}
         """The answers of each node, one to every request."""
         self.wake: Callable[[], None] = _wake_no_caller
         """Called when it is over. Set by the store, for the thread or task that waits."""
 
-    def take(self, node: int, answers: Sequence[Answer]) -> None:
+    def received(self, node: int, answers: Sequence[Answer]) -> None:
         """A node has answered."""
         self.answers[node] = answers
         self.over = self.over or len(self.answers) == len(self.nodes)
@@ -83,7 +83,7 @@ class AcquireRound(FanOut):
         self._held: dict[str, int] = {}
         self._refused = 0
 
-    def take(self, node: int, answers: Sequence[Answer]) -> None:
+    def received(self, node: int, answers: Sequence[Answer]) -> None:
         """A node has answered."""
         self.answers[node] = answers
         answer = answers[0]
@@ -130,7 +130,7 @@ class ReleaseRound(FanOut):
         self.done = 0
         """How many nodes have released it."""
 
-    def take(self, node: int, answers: Sequence[Answer]) -> None:
+    def received(self, node: int, answers: Sequence[Answer]) -> None:
         """A node has answered."""
         self.answers[node] = answers
         if type(answers[0]) is Done:

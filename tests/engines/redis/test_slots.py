@@ -78,7 +78,7 @@ class Net:
                     continue
                 for sent in (effect,) if isinstance(effect, FanOut) else effect:
                     assert isinstance(sent, NodeRound)
-                    sent.take(sent.nodes[0], self._run(sent))
+                    sent.received(sent.nodes[0], self._run(sent))
         except StopIteration as stop:
             answers: Sequence[Answer] = stop.value
             return answers

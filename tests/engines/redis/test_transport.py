@@ -334,16 +334,16 @@ def test_no_thread_becomes_a_follower_unseen_by_a_leader_that_leaves(
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     store: Any = open_engine(urlsplit(server.url), {}).connect(host)
     store.ask((Acquire("warm", "me", LONG),), clock() + 5)
-    prepare, looks, leaver = threads.Waiting.prepare, list[Any](), threads.Waiting()
+    prepare, looks, leaver = threads.WaitingThread.prepare, list[Any](), threads.WaitingThread()
     leaving = threading.Thread(target=lambda: store._leave(leaver))
 
-    def leave_just_then(waiting: threads.Waiting) -> None:
+    def leave_just_then(waiting: threads.WaitingThread) -> None:
         prepare(waiting)
         leaving.start()
         leaving.join()
 
     store._leader, store._leading = leaver, leaving.ident
-    monkeypatch.setattr(threads.Waiting, "prepare", leave_just_then)
+    monkeypatch.setattr(threads.WaitingThread, "prepare", leave_just_then)
     monkeypatch.setattr(store, "_look_at_leader", lambda: looks.append(None))
     [answer] = store.ask((Acquire("job", "me", LONG),), clock() + 5)
     assert not isinstance(answer, Failed)
@@ -359,7 +359,7 @@ def test_a_leader_that_is_due_itself_waits_no_longer(server: RedisServer) -> Non
     store.ask((Acquire("job", "another", LONG),), clock() + 5)
     store.ask((Acquire("job", "me", LONG, queue=True),), clock() + 5)
     store._waiters.published(b"me 0")
-    with_deadline = threads.Notice(lambda: not woken, store._sockets, clock() + 5)
+    with_deadline = threads.Notification(lambda: not woken, store._sockets, clock() + 5)
     assert store._time_left(with_deadline) == 0
     store.close()
 

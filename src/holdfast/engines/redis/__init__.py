@@ -254,7 +254,7 @@ def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:
         commands = Commands(quorum=True, keep=keep, channel=channel)
         guards = [RestartGuard(longest, on=guarded) for _ in addresses]
         quorum = Quorum(names, guards, host.clock, time.time, random.uniform, drift)
-        nodes = Nodes(host, commands.exchange, Waiters(host, channel), size=quorum.size)
+        nodes = Nodes(host, commands.exchange, Waiters(host, channel), quorum=quorum.size)
         for address, guard in zip(addresses, guards, strict=True):
             nodes.add(address, NodeHandshake(guard, host.clock, max_ttl, guarded=guarded))
         return nodes, Voting(quorum)

@@ -25,7 +25,7 @@ ONE_MORE_LOOK = 0.02
 """How long a loop that was held up goes on reading before it declares a timeout."""
 
 
-class Waiting(asyncio.Future[None]):
+class WaitingTask(asyncio.Future[None]):
     """A task that waits for a round."""
 
     def wake(self) -> None:
@@ -182,9 +182,9 @@ class AsyncRedisStore:
                 for each in rounds:
                     each.over = True  # a cancelled task must not be granted anything any more
 
-    def _start(self, each: FanOut) -> Waiting:
+    def _start(self, each: FanOut) -> WaitingTask:
         """Send a round; the result is set when it is over."""
-        waiting = Waiting(loop=asyncio.get_running_loop())
+        waiting = WaitingTask(loop=asyncio.get_running_loop())
         self._nodes.start((each,), waiting.wake)
         if each.over:
             waiting.wake()

@@ -40,7 +40,7 @@ from holdfast.engines.redis.connection import Node
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.nodes import Nodes, Steps, confirmed
+from holdfast.engines.redis.nodes import Nodes, Rounds, confirmed
 from holdfast.engines.urls import Endpoint
 
 MOST_HOPS = 8
@@ -113,7 +113,7 @@ class Cluster:
         self._why: dict[str, str] = {}
         """What the nodes answered when the last question about the slots failed."""
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
+    def ask(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         """Answer each request."""
         first = requests[0]
         if self._doubtful and not (type(first) is Release and self._ranges):
@@ -137,7 +137,7 @@ class Cluster:
         turns: dict[int, Turn],
         answers: list[Answer],
         until: float,
-    ) -> Steps[None]:
+    ) -> Rounds[None]:
         """Send each request to where its turn leads, and on from there; note each answer."""
         hops = 0
         while turns and hops < MOST_HOPS:
@@ -161,7 +161,7 @@ class Cluster:
 
     def _run(
         self, requests: Sequence[Request], turns: dict[int, Turn], until: float
-    ) -> Steps[list[tuple[NodeRound, list[int]]]]:
+    ) -> Rounds[list[tuple[NodeRound, list[int]]]]:
         """Send requests: what goes to one endpoint goes together, in order."""
         groups: dict[Turn, list[int]] = {}
         for index, turn in turns.items():
@@ -187,7 +187,7 @@ class Cluster:
 
     def _replicate(
         self, requests: Sequence[Request], slots: Sequence[int], answers: list[Answer], until: float
-    ) -> Steps[None]:
+    ) -> Rounds[None]:
         """Count only what enough replicas of each master have acknowledged."""
         masters: dict[Endpoint, list[int]] = {}
         for index, slot in enumerate(slots):
@@ -204,7 +204,7 @@ class Cluster:
 
     def _elsewhere(
         self, failures: Sequence[tuple[int, NodeRound, str]], slots: Sequence[int], until: float
-    ) -> Steps[dict[int, Turn]]:
+    ) -> Rounds[dict[int, Turn]]:
         """Where to ask again, for those of the failed requests that another node may answer."""
         turns: dict[int, Turn] = {}
         unanswered: dict[int, Endpoint] = {}
@@ -224,7 +224,7 @@ class Cluster:
                     turns[index] = Turn(owner)
         return turns
 
-    def _list(self, request: List, until: float) -> Steps[Answer]:
+    def _list(self, request: List, until: float) -> Rounds[Answer]:
         """Each master lists its own, in order; so the first of all are among the first of each."""
         while masters := list(dict.fromkeys(each.master for each in self._ranges)):
             rounds = [self._round(Turn(master), (request,), until) for master in masters]
@@ -251,7 +251,7 @@ class Cluster:
             yield from self._learn(until)
         return self._unknown(0)
 
-    def _learn(self, until: float) -> Steps[None]:
+    def _learn(self, until: float) -> Rounds[None]:
         """Ask one node after another which master owns which slots, until one answers. Each has
         half of the time that is left."""
         for endpoint in self._known:

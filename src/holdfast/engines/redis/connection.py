@@ -71,7 +71,7 @@ class Owner(Protocol):
     host: StoreHost
     clock: Clock
     waiters: Waiters
-    size: int
+    quorum: int
     connect: Callable[..., None]
     disconnect: Callable[..., None]
 
@@ -181,7 +181,7 @@ class Node:
 
     def lost(self, why: str, heals: float | None = None) -> None:
         """The connection is lost, or could not be made: everything pending fails."""
-        if not self.ready and self._nodes.size:
+        if not self.ready and self._nodes.quorum:
             self.retry_at = self._nodes.clock() + RECONNECT_AFTER
         failing = self.unanswered() if self.ready else list(self._waiting)
         self.ready = self.connecting = self.connected = False
@@ -190,7 +190,7 @@ class Node:
         self._begin()
         self._failed(why)
         for exchange in failing:
-            self._fail_later(exchange, why, heals)
+            self._fail_and_wake(exchange, why, heals)
         if listened:
             self._nodes.waiters.wake_all()
 
@@ -231,19 +231,19 @@ class Node:
 
     def _conclude(self, exchange: Exchange, replies: list[Reply]) -> None:
         """All replies to an exchange have come."""
-        each = exchange.round
+        fan_out = exchange.round
         try:
             answers = conclude(exchange, replies)
         except NONSENSE as error:
-            answers = [failed(f"the reply makes no sense: {error!r}")] * len(each.requests)
+            answers = [failed(f"the reply makes no sense: {error!r}")] * len(fan_out.requests)
         if isinstance(answers, Exchange):
             if self._goes_on(exchange):
-                answers.round = each
+                answers.round = fan_out
                 self._send(answers)
                 return
-            answers = [failed("its caller has stopped waiting")] * len(each.requests)
+            answers = [failed("its caller has stopped waiting")] * len(fan_out.requests)
         if not self.ready:
-            self._welcomed(answers[0])
+            self._handshake_done(answers[0])
             return
         if self.last_error:
             self._recovered()
@@ -252,12 +252,12 @@ class Node:
             first.wakes = False
         elif type(first) is Failed or len(answers) > 1:
             answers = list(map(self._named, answers))
-        if not each.over:
-            each.take(self.index, answers)
-            if each.over:
-                each.wake()
-        elif not each.settled:
-            _take_late(each, self.index, answers)
+        if not fan_out.over:
+            fan_out.received(self.index, answers)
+            if fan_out.over:
+                fan_out.wake()
+        elif not fan_out.settled:
+            _take_late(fan_out, self.index, answers)
         if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
             raise EOFError(str(answers[0]))
 
@@ -276,7 +276,7 @@ class Node:
             for release in each.round.requests
         )
 
-    def _welcomed(self, answer: Answer) -> None:
+    def _handshake_done(self, answer: Answer) -> None:
         """The handshake is done, or was refused."""
         refusal = self._named(answer)
         if type(refusal) is Failed:
@@ -286,7 +286,7 @@ class Node:
         self.retry_at = -inf
         if self.last_error:
             self._recovered()
-        elif self._nodes.size:
+        elif self._nodes.quorum:
             self._nodes.host.emit(NodeConnected(self.name, self._nodes.margin()))
         quarantine = self._handshake.quarantine()
         if quarantine > 0:
@@ -302,7 +302,7 @@ class Node:
             if exchange.is_release or (not exchange.round.over and now <= exchange.round.until):
                 self._send(exchange)
             elif not exchange.round.over:  # its caller is about to stop waiting
-                self._fail_later(exchange, self._no_connection())
+                self._fail_and_wake(exchange, self._no_connection())
 
     def _send(self, exchange: Exchange) -> None:
         if self._exclusive and self.pending:
@@ -345,29 +345,29 @@ class Node:
 
     def _fail(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
         count = len(exchange.round.requests)
-        exchange.round.take(self.index, [Failed.at(self.name, why, heals)] * count)
+        exchange.round.received(self.index, [Failed.at(self.name, why, heals)] * count)
 
-    def _fail_later(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
-        """The same for a request whose caller waits already, and has to be woken."""
+    def _fail_and_wake(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
+        """The same for a request whose caller waits already."""
         self._fail(exchange, why, heals)
         if exchange.round.over:
             exchange.round.wake()
 
     def _failed(self, why: str) -> None:
-        is_first = not self.last_error and self._nodes.size and why != GONE
+        is_first = not self.last_error and self._nodes.quorum and why != GONE
         self.last_error = why
         if is_first:
             self._nodes.host.emit(NodeFailed(self.name, why, self._nodes.margin()))
 
     def _recovered(self) -> None:
         self.last_error = ""
-        if self._nodes.size:
+        if self._nodes.quorum:
             self._nodes.host.emit(NodeRecovered(self.name, self._nodes.margin()))
 
 
-def _take_late(each: FanOut, node: int, answers: Answers) -> None:
+def _take_late(fan_out: FanOut, node: int, answers: Answers) -> None:
     """Add an answer to a round that is over, whose caller may be reading its answers now."""
-    later = copy(each)
-    later.answers = dict(each.answers)
-    later.take(node, answers)
-    each.answers = later.answers
+    later = copy(fan_out)
+    later.answers = dict(fan_out.answers)
+    later.received(node, answers)
+    fan_out.answers = later.answers

@@ -62,11 +62,11 @@ class Nodes:
         exchange: Callable[[Sequence[Any], bool], Exchange],
         waiters: Waiters,
         *,
-        size: int = 0,
+        quorum: int = 0,
     ) -> None:
         self.host, self.clock = host, host.clock
         self.waiters = waiters
-        self.size = size
+        self.quorum = quorum
         """How many nodes are a quorum; 0: each is a server of its own."""
         self.all: list[Node] = []
         self._exchange = exchange
@@ -108,7 +108,7 @@ class Nodes:
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
             exchange.round = each
-            if self.size and type(first) in MAY_WAIT and self._are_too_few():
+            if self.quorum and type(first) in MAY_WAIT and self._are_too_few():
                 each.until = max(each.until, now + FIRST_CONTACT)
             for index in each.nodes:
                 self.all[index].start(exchange, now)
@@ -117,20 +117,20 @@ class Nodes:
         for each in rounds:
             for index in each.nodes:
                 refusal = Failed.at(self.all[index].name, GONE)
-                each.take(index, [refusal] * len(each.requests))
+                each.received(index, [refusal] * len(each.requests))
 
     def _are_too_few(self) -> bool:
         """Whether there are connections to too few nodes for a quorum."""
-        return sum(node.ready for node in self.all) < self.size
+        return sum(node.ready for node in self.all) < self.quorum
 
     def have_spare(self, now: float) -> bool:
         """Whether enough nodes can be asked without those that do not answer."""
         answering = sum(node.ready and not node.is_overdue(now) for node in self.all)
-        return 0 < self.size <= answering
+        return 0 < self.quorum <= answering
 
     def margin(self) -> int:
         """How many more nodes of the quorum may fail."""
-        return sum(not node.last_error for node in self.all) - self.size
+        return sum(not node.last_error for node in self.all) - self.quorum
 
     def unanswered(self) -> list[Exchange]:
         """What is waited for."""
@@ -157,13 +157,13 @@ Effect: TypeAlias = FanOut | Sequence[FanOut] | Sleep
 """A round, or several to be sent together, that is to be waited for; or a sleep."""
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Effect, None, T]
+Rounds: TypeAlias = Generator[Effect, None, T]
 
 
 class Route(Protocol):
     """The way of requests, of any number of threads or tasks."""
 
-    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Steps[Sequence[Answer]]:
+    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Rounds[Sequence[Answer]]:
         """How to answer each request: by a round to one server, or in several steps."""
         ...
 
@@ -179,7 +179,7 @@ class Single:
     def __init__(self, nodes: Nodes, replicas: int) -> None:
         self._nodes, self._replicas = nodes, replicas
 
-    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Steps[Sequence[Answer]]:
+    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Rounds[Sequence[Answer]]:
         """How to answer each request."""
         first = requests[0]
         asked = FanOut(requests, (EXCLUSIVE if type(first) is Write else MAIN,), until)
@@ -187,7 +187,7 @@ class Single:
             return self._replicated(asked, first.key)
         return asked
 
-    def _replicated(self, asked: FanOut, key: str) -> Steps[Sequence[Answer]]:
+    def _replicated(self, asked: FanOut, key: str) -> Rounds[Sequence[Answer]]:
         yield asked
         answers = self._nodes.answers(asked)
         asking = wait_for_replicas(self._replicas, keys_of(key).lock)
@@ -203,7 +203,7 @@ class Voting:
         self._quorum = quorum
         self._is_first = True
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
+    def ask(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         """Answer each request."""
         if self._is_first:
             self._is_first = False
@@ -216,7 +216,7 @@ class Voting:
 
 def confirmed(
     nodes: Nodes, confirmation: FanOut, answers: Sequence[Answer]
-) -> Steps[Sequence[Answer]]:
+) -> Rounds[Sequence[Answer]]:
     """Count only what enough replicas have acknowledged."""
     if not any(isinstance(answer, (Granted, Done)) for answer in answers):
         return answers

@@ -45,7 +45,7 @@ INTERRUPTED = "interrupted in the middle of sending or receiving"
 BUSY = "a signal handler cannot use the client in the middle of a request of its own thread"
 
 
-class Waiting:
+class WaitingThread:
     """A thread that waits. Its lock is made only if it has to sleep."""
 
     _signal: "threading.Lock | None" = None
@@ -67,7 +67,7 @@ class Waiting:
         return self._signal is None or self._signal.acquire(timeout=seconds)
 
 
-class Notice:
+class Notification:
     """A wake-up that is waited for."""
 
     def __init__(
@@ -96,11 +96,11 @@ class RedisStore:
         self._owned = threading.Condition(self._mutex)
         self._sockets: dict[Node, Socket] = {}
         self._connecting: dict[Node, threading.Thread] = {}
-        self._leader: Waiting | None = None
+        self._leader: WaitingThread | None = None
         self._leading = 0
         """The leader's thread."""
-        self._followers: dict[Waiting, None] = {}
-        self._pumping: dict[str, Waiting] = {}
+        self._followers: dict[WaitingThread, None] = {}
+        self._pumping: dict[str, WaitingThread] = {}
         self._poller: Poller | None = None
         self._version = 0
         """Of the sockets that the leader waits for."""
@@ -125,10 +125,10 @@ class RedisStore:
         """Wait for a wake-up, and read for all threads meanwhile if no other does."""
         if waiter_id not in self._waiters or not self._sockets or self._is_busy_here():
             return
-        waiting = Waiting()
+        waiting = WaitingThread()
         self._pumping[waiter_id] = waiting
         try:
-            self._wait(waiting, Notice(is_silent, self._sockets, until))
+            self._wait(waiting, Notification(is_silent, self._sockets, until))
         finally:
             self._pumping.pop(waiter_id, None)
 
@@ -181,7 +181,7 @@ class RedisStore:
 
     def _perform(self, *rounds: FanOut) -> None:
         """Send some rounds, and wait until they are over or their time is."""
-        waiting = Waiting()
+        waiting = WaitingThread()
         try:
             self._wait(waiting, rounds[0], rounds)
             for each in rounds[1:]:
@@ -194,7 +194,7 @@ class RedisStore:
             if self._nodes.closed and self._sockets:
                 self.close()
 
-    def _start(self, rounds: Sequence[FanOut], waiting: Waiting) -> None:
+    def _start(self, rounds: Sequence[FanOut], waiting: WaitingThread) -> None:
         now = self._clock()
         if self._used_at < now - IDLE:
             self._receive_all()
@@ -208,7 +208,7 @@ class RedisStore:
             raise
 
     def _wait(
-        self, waiting: Waiting, goal: FanOut | Notice, to_send: Sequence[FanOut] = ()
+        self, waiting: WaitingThread, goal: FanOut | Notification, to_send: Sequence[FanOut] = ()
     ) -> None:
         """Wait until something is over, or its time is; send these rounds first."""
         try:
@@ -232,14 +232,14 @@ class RedisStore:
         finally:
             self._leave(waiting)
 
-    def _leave(self, waiting: Waiting) -> None:
+    def _leave(self, waiting: WaitingThread) -> None:
         """A thread does not wait any more. If it has led, a follower is promoted."""
         self._followers.pop(waiting, None)
         if self._leader is waiting:
             self._leader = None
         self._promote()
 
-    def _time_left(self, goal: FanOut | Notice) -> float:
+    def _time_left(self, goal: FanOut | Notification) -> float:
         """How long to wait at most, before something is due; 0 if there is nothing to wait for."""
         if goal.over:
             return 0.0
@@ -255,7 +255,7 @@ class RedisStore:
             until = min(until, self._waiters.next_due)
         return until - now
 
-    def _lead(self, waiting: Waiting) -> Poller | None:
+    def _lead(self, waiting: WaitingThread) -> Poller | None:
         """Become the leader if there is none, and take the poller; else become a follower."""
         if self._is_led(waiting):
             waiting.prepare()
@@ -270,7 +270,7 @@ class RedisStore:
             poller = self._make_poller()
         return poller
 
-    def _is_led(self, waiting: Waiting) -> bool:
+    def _is_led(self, waiting: WaitingThread) -> bool:
         """Whether another thread leads; one that leads may be interrupted by its signal handler."""
         leader = self._leader
         return leader is not None and leader is not waiting and self._leading != get_ident()

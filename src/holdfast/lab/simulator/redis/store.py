@@ -113,8 +113,8 @@ class RedisStore(Store):
         self._waiters = Waiters(host, channel)
         is_quorum = len(names) > 1
         commands = Commands(quorum=is_quorum, keep=KEEP, channel=channel)
-        size = len(names) // 2 + 1 if is_quorum else 0
-        self._nodes = Nodes(host, commands.exchange, self._waiters, size=size)
+        quorum = len(names) // 2 + 1 if is_quorum else 0
+        self._nodes = Nodes(host, commands.exchange, self._waiters, quorum=quorum)
         self._nodes.connect = lambda node, _: self._links[node.index].connect()
         self._nodes.disconnect = self._disconnect
         longest = scene.max_ttl + client.runtime.drift(scene.max_ttl)

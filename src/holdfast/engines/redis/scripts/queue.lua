@@ -5,7 +5,7 @@
 -- A key that may be missing: one that is optional, or the queue, once its last waiter is popped. While
 -- a slot of a cluster moves, looking for a missing key is an error, and an error must not end the
 -- script halfway. So it is taken for missing, here and wherever else `pcall` is used.
-local function beside(...)
+local function if_present(...)
   local reply = redis.pcall(...)
   return type(reply) == 'string' and reply
 end
@@ -21,8 +21,8 @@ end
 -- the last in the queue, so that it stays for long, and not each offer needs another.
 local function have_it_guarded(channel, offer)
   local key = KEYS[3] .. ':guard'
-  local guard = beside('GET', key)
-  if guard and string.match(guard, '^%S+') ~= channel and beside('ZSCORE', KEYS[3], guard) then
+  local guard = if_present('GET', key)
+  if guard and string.match(guard, '^%S+') ~= channel and if_present('ZSCORE', KEYS[3], guard) then
     return
   end
   -- All the last ones may be of that process: then one of the first will do.
@@ -31,7 +31,7 @@ local function have_it_guarded(channel, offer)
     for i = #some, 1, -1 do
       local other, holder = string.match(some[i], '^(%S+) (.*)$')
       if other ~= channel and notify(other, holder .. ' ' .. offer) > 0 then
-        beside('SET', key, some[i], 'PX', math.floor(offer * 0.9))
+        if_present('SET', key, some[i], 'PX', math.floor(offer * 0.9))
         return
       end
     end
@@ -40,11 +40,11 @@ end
 
 -- How many may hold the lock together with this waiter; nil if none may.
 local function kind_of(waiter)
-  return tonumber(beside('ZSCORE', KEYS[3] .. ':kinds', string.match(waiter, ' (.*)$')) or nil)
+  return tonumber(if_present('ZSCORE', KEYS[3] .. ':kinds', string.match(waiter, ' (.*)$')) or nil)
 end
 
 -- The lock is free: from now on, this many may share it.
-local function open(shares, keep, ttl)
+local function begin_sharing(shares, keep, ttl)
   redis.pcall('DEL', members_of(KEYS[1]))
   redis.call('SET', KEYS[1], 'shared ' .. shares, 'PX', ttl)
   next_fence(KEYS[2], 0, keep)
@@ -56,7 +56,7 @@ end
 
 -- Offer what is free of a shared lock to the first waiters: those before `me` that want as many
 -- shares. One that wants another number, but does not listen any more, is removed.
-local function fill(shares, offer, me)
+local function offer_shares(shares, offer, me)
   local first = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
   while first and first ~= me and has_room(shares) do
     local channel, holder = string.match(first, '^(%S+) (.*)$')
@@ -64,7 +64,7 @@ local function fill(shares, offer, me)
     local reached = fits and notify(channel, holder) or redis.call('PUBSUB', 'NUMSUB', channel)[2]
     if reached < 0 or (reached > 0 and not fits) then return end
     redis.call('ZREM', KEYS[3], first)
-    beside('ZREM', KEYS[3] .. ':kinds', holder)
+    if_present('ZREM', KEYS[3] .. ':kinds', holder)
     if reached > 0 then
       join(KEYS[1], holder, tonumber(offer), clock_ms())
       have_it_guarded(channel, offer)
@@ -87,12 +87,12 @@ local function pass_on(first, offer, keep, me)
       redis.call('ZREM', KEYS[3], me or '')
       return
     end
-    if shares then beside('ZREM', KEYS[3] .. ':kinds', holder) end
+    if shares then if_present('ZREM', KEYS[3] .. ':kinds', holder) end
     if reached > 0 and shares then
-      open(shares, keep, offer)
+      begin_sharing(shares, keep, offer)
       join(KEYS[1], holder, tonumber(offer), clock_ms())
       have_it_guarded(channel, offer)
-      fill(shares, offer, me)
+      offer_shares(shares, offer, me)
       return 'shared ' .. shares
     end
     if reached > 0 then

@@ -18,7 +18,7 @@ if shares and end_of(KEYS[1], holder, now) then
   forget_ended(now)
   if outer_end(KEYS[1], 0) > 0 then
     local before = redis.call('PTTL', KEYS[1])
-    fill(shares, ARGV[2])
+    offer_shares(shares, ARGV[2])
     -- The first waiter may have to look earlier than it was told.
     if expire_with_last(KEYS[1], now) - now < before then
       local waiter = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
@@ -30,10 +30,10 @@ if shares and end_of(KEYS[1], holder, now) then
 elseif not owner or (owner ~= holder and holder ~= '') then
   local me = ARGV[3] .. ' ' .. holder
   redis.call('ZREM', KEYS[3], me)
-  beside('ZREM', KEYS[3] .. ':kinds', holder)
+  if_present('ZREM', KEYS[3] .. ':kinds', holder)
   -- A guard that gives up leaves the offer to another.
-  if owner and beside('GET', KEYS[3] .. ':guard') == me then have_it_guarded('', ARGV[2]) end
-  if shares then fill(shares, ARGV[2]) end
+  if owner and if_present('GET', KEYS[3] .. ':guard') == me then have_it_guarded('', ARGV[2]) end
+  if shares then offer_shares(shares, ARGV[2]) end
   return owner and 0 or -1
 end
 if not pass_on(first, ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end

@@ -17,7 +17,7 @@ local function granted()
   redis.call('ZREM', KEYS[3], me)
   redis.call('ZREM', KEYS[3] .. ':kinds', holder)
   join(KEYS[1], holder, ttl, time)
-  fill(shares, offer)
+  offer_shares(shares, offer)
   local fence = redis.call('GET', KEYS[2])
   if not fence then return next_fence(KEYS[2], 0, keep) end
   if redis.call('PTTL', KEYS[2]) < tonumber(keep) then redis.call('PEXPIRE', KEYS[2], keep) end
@@ -26,14 +26,14 @@ end
 
 if not owner then owner = pass_on(redis.call('ZPOPMIN', KEYS[3])[1], offer, keep, me) end
 if not owner then
-  open(shares, keep, ttl)
+  begin_sharing(shares, keep, ttl)
   return granted()
 end
 local present = shares_of(owner)
 if present then
   forget_ended(time)
   if end_of(KEYS[1], holder, time) then return granted() end
-  fill(present, offer, me)
+  offer_shares(present, offer, me)
   local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   if present == shares and (not first or first == me) and has_room(shares) then return granted() end
 end

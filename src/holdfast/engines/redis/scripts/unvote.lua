@@ -1,13 +1,13 @@
--- Release what a holder has on one node of a quorum: the lock, or its place in the waiting room.
--- KEYS    1 lock, 2 waiting room
+-- Release what a holder has on one node of a quorum: the lock, or its place in the queue.
+-- KEYS    1 lock, 2 queue
 -- ARGV    1 '<delay> <channel>': the delay (ms) after which further waiters try ('': wake none) and the
 --         channel of the holder ('': it goes on waiting, and keeps its place), 2 holder (releases all its
 --         attempts), or one attempt (releases it and earlier ones), or '' (an operator breaks the lock)
 -- Result  1 if the lock was released, 0 if another holder has it, -1 if it is free
-local lock, room, waking, holder = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local lock, queue, waking, holder = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local owner = redis.call('GET', lock)
 -- The usual case: there are no waiters.
-if owner == holder and redis.call('EXISTS', room) == 0 then
+if owner == holder and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lock)
   return 1
 end
@@ -16,8 +16,8 @@ local delay, channel = string.match(waking, '^(%d*) (.*)$')
 local me, last = read_attempt(holder)
 local lets_in = false
 if channel ~= '' then
-  redis.call('ZREM', room, channel .. ' ' .. me)
-  redis.call('ZREM', room .. ':kinds', me)
+  redis.call('ZREM', queue, channel .. ' ' .. me)
+  redis.call('ZREM', queue .. ':kinds', me)
   -- A writer that gives up lets in the readers that wait behind it.
   lets_in = forget_writer(lock, me)
 end
@@ -59,14 +59,14 @@ if frees_nothing or not (is_free or lets_in) then return result end
 -- can all have the lock together, so they do not count.
 local woken = 0
 while delay ~= '' and woken < 4 do
-  local first = redis.call('ZPOPMIN', room)[1]
+  local first = redis.call('ZPOPMIN', queue)[1]
   if not first then break end
   local target, waiter = string.match(first, '^(%S+) (.*)$')
-  local reads = redis.call('ZREM', room .. ':kinds', waiter) == 1
+  local reads = redis.call('ZREM', queue .. ':kinds', waiter) == 1
   if woken >= 2 then waiter = waiter .. ' ' .. delay end
   local reached = redis.pcall('PUBLISH', target, waiter)
   if type(reached) ~= 'number' then  -- this user may not publish there: the waiter asks by itself
-    redis.call('ZADD', room, 0, first)
+    redis.call('ZADD', queue, 0, first)
     break
   end
   if reached > 0 and not reads then woken = woken + 1 end

@@ -1,14 +1,14 @@
--- Acquire the lock of one node of a quorum, or a place in its waiting room.
--- KEYS    1 lock, 2 fence counter, 3 waiting room (missing: do not wait)
--- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room;
+-- Acquire the lock of one node of a quorum, or a place in its queue.
+-- KEYS    1 lock, 2 fence counter, 3 queue (missing: do not wait)
+-- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a queue;
 --         '': it polls, and is not woken, but readers wait behind it); last two: proposed fence, attempt
 --         of the holder
 -- Result  the fence; or, if another holder has the lock, {time left (ms), its attempt}
 -- Each argument costs the server half a microsecond, so there are no empty ones.
-local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
+local lock, counter, queue, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
 local ttl, keep, channel, proposed, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[n - 1], ARGV[n]
 local taken, last = redis.call('SET', lock, holder, 'NX', 'PX', ttl), nil
-if taken and not room then
+if taken and not queue then
   -- The usual case: the lock is free, and the last fence is lower than the proposed one and of the same
   -- second. Then the clock need not be read: it was, for the first fence of that second.
   last = redis.call('GET', counter)
@@ -26,11 +26,11 @@ if not taken then
   local whose, latest = read_attempt(owner)
   if whose ~= me or (latest or 0) > (number or 0) then
     local left = redis.call('PTTL', lock)
-    if room then
+    if queue then
       local waiter, polls = channel .. ' ' .. me, channel == ''
       if not polls then
-        redis.call('ZADD', room, 'NX', clock(), waiter)
-        redis.call('PEXPIRE', room, math.max(left, 0) + keep)
+        redis.call('ZADD', queue, 'NX', clock(), waiter)
+        redis.call('PEXPIRE', queue, math.max(left, 0) + keep)
       end
       -- It asks again when the readers' leases would have ended, and has some time for that; one that
       -- polls asks sooner.
@@ -43,8 +43,8 @@ if not taken then
   -- An earlier attempt of the same holder has the lock. It has failed, so this one takes over.
   redis.call('SET', lock, holder, 'PX', ttl)
 end
-if room then
-  redis.call('ZREM', room, channel .. ' ' .. me)
+if queue then
+  redis.call('ZREM', queue, channel .. ' ' .. me)
   forget_writer(lock, me)
 end
 return next_fence(counter, proposed, keep, last)

@@ -72,8 +72,7 @@ def waiting_time(own: float | None, blocking: bool, timeout: Any) -> float | Non
 class BaseLock(Generic[D, L]):
     """What is the same for threads and asyncio: the lock's settings, and the owners of its leases.
 
-    A `with` is told apart by the `frame` that it stands in, by its id: see `core.ownership`. It is
-    0 where a lease is taken without a `with`.
+    A `with` is known by its `place`: see `core.ownership`.
     """
 
     _lease: type[L]

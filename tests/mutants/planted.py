@@ -469,6 +469,20 @@ PLANTED = [
         f"{READERS} -k majority",
     ),
     Mutant(
+        "quorum: a slow node's grant disturbs the count of the others",
+        "core/fanout.py",
+        "in list(self._granted.items())",
+        "in self._granted.items()",
+        "tests/core/test_fanout.py",
+    ),
+    Mutant(
+        "lock: a Ctrl-C on the way into an inner block counts",
+        "lock.py",
+        "            if lease is not None and depth:\n                lease._state.depth = depth\n",
+        "",
+        "tests/drivers/test_threads.py -k inner_block",
+    ),
+    Mutant(
         "quorum: a lost vote costs the writer its place on a slow node",
         "core/quorum.py",
         "Release(key, name, wake, keeps_place=True)",

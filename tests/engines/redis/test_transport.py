@@ -21,6 +21,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
 from holdfast.engines.redis import threads
+from holdfast.engines.redis.sockets import Poller, Wakeup
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.interrupting import Interruption
 from tests.engines.redis.conftest import Invite
@@ -348,6 +349,22 @@ def test_no_thread_becomes_a_follower_unseen_by_a_leader_that_leaves(
     [answer] = store.ask((Acquire("job", "me", LONG),), clock() + 5)
     assert not isinstance(answer, Failed)
     assert not looks, "it was promoted, and did not have to look by itself"
+    store.close()
+
+
+def test_a_thread_may_leave_a_closed_client_as_another_begins_to_lead(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that leaves closes the wake-up pipe, and needs no mutex for that. The fault: an
+    `AttributeError` came out of the other's request."""
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    left: list[Any] = []
+    once = property(lambda _: left.pop() if left else None, lambda _, wakeup: left.append(wakeup))
+    monkeypatch.setattr(type(store), "_wakeup", once, raising=False)
+    store._wakeup = Wakeup()
+    assert isinstance(store._make_poller(), Poller)
+    store._wakeup.close()
     store.close()
 
 

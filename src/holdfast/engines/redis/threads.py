@@ -280,8 +280,8 @@ class RedisStore:
             node = poller.nodes.get(fd)
             if node is not None:
                 self._receive(node)
-            elif self._wakeup is not None:
-                self._wakeup.drain()
+            elif (wakeup := self._wakeup) is not None:
+                wakeup.drain()
 
     def _receive_all(self) -> None:
         for node in list(self._sockets):
@@ -311,9 +311,8 @@ class RedisStore:
                 self._leader = None
 
     def _make_poller(self) -> Poller:
-        if self._wakeup is None:
-            self._wakeup = Wakeup()
-        return Poller(self._sockets, self._wakeup, self._version)
+        wakeup = self._wakeup = self._wakeup or Wakeup()  # one that leaves a closed client drops it
+        return Poller(self._sockets, wakeup, self._version)
 
     def _receive(self, node: Node) -> None:
         """Read what has come. Needs the mutex."""

@@ -387,6 +387,20 @@ def test_a_waiter_that_gave_up_does_not_join_late() -> None:
     fence(base.ask(Acquire(KEY, "cleo", 60.0, shares=0), cleo))
 
 
+@pytest.mark.parametrize("shares", [1, 0])
+def test_a_waiter_that_gave_up_is_not_offered_a_free_lock_late(shares: int) -> None:
+    """It would keep others out for a moment."""
+    base = Postgres()
+    _, ben, cleo = base.clients
+    fence(base.ask(Acquire(KEY, "ann", 60.0)))
+    request = Acquire(KEY, "ben", 60.0, queue=True, shares=shares)
+    late = next(ben.answer(request, base.now + 5.0))
+    assert base.ask(Release(KEY, "ann")) is DONE
+    base.now += 5.1
+    base.run(late)
+    fence(base.ask(Acquire(KEY, "cleo", 60.0), cleo))
+
+
 def test_a_waiter_joins_also_if_the_servers_clock_was_set() -> None:
     """The first request is too late by that clock, and does nothing."""
     base = Postgres()

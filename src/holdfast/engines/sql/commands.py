@@ -145,17 +145,15 @@ class Commands:
             answer = yield from take(request, until)
             if answer is not None:
                 return answer
-        shares, me = (request.shares, None) if is_shared else (None, holder)
+        shares = request.shares if is_shared else None
         for _ in range(2):
             asked_at = self._clock.ours()
             first = self._statements(self._sql.adopt, key=key, holder=holder)
             first += self._join(request, until, listener, pid)
-            _, state = yield from self._arrange(
-                key, holder, first, shares=shares, me=me, again=False
-            )
+            _, state = yield from self._arrange(key, holder, first, shares=shares, again=False)
             if request.queue and state.place:
                 waiters.joined(holder, state.place, life_of(request.ttl))
-            # "": the row was deleted meanwhile.
+            # "": it is free, and no one waits; or its row was deleted meanwhile.
             if state.may_enter if is_shared else state.owner in ("", holder):
                 answer = yield from take(request, until)
                 return answer or Held(GUARDED, wakes=False)
@@ -352,11 +350,10 @@ class Commands:
         first: tuple[Statement, ...] = (),
         *,
         shares: int | None = None,
-        me: str | None = None,
         again: bool = True,
     ) -> Steps[tuple[Results, State]]:
         """In one transaction: run `first`; then, if the lock is free, offer it to the first living
-        waiter, or to `me` if there is none. Gives the rows of `first`, and the state in the end.
+        waiter. Gives the rows of `first`, and the state in the end.
 
         `shares`: how many the asker wants to share the lock with; 0 if there is no asker. If given,
         waiters that may share the lock are admitted, too; if it is None and there are shares to
@@ -365,7 +362,7 @@ class Commands:
         answers: Results | None = None
         while True:
             before, after = self._arranging if shares is None else self._admitting
-            values = {"key": key, "holder": asker, "shares": shares, "me": me, "again": again}
+            values = {"key": key, "holder": asker, "shares": shares, "again": again}
             results = yield (
                 *self._statements(*before, **values),
                 *first,

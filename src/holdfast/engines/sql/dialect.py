@@ -113,8 +113,8 @@ class Dialect:
     bury: Text
     """Deletes the dead waiters before the first living one, if the lock is free or expired."""
     settle: Text
-    """Offers the lock to the first waiter, else to `me`, if it is free or expired; not if the first
-    waiter would share it."""
+    """Offers the lock to the first waiter, if it is free or expired; not if that waiter would share
+    it. Without waiters, marks it as free."""
     heads: Text
     """Wakes the waiters that should know of an offer that was just made, and gives (holder,
     listener) of each: the first waiter, and the first of another listener: one stopped process must

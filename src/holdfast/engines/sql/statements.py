@@ -126,11 +126,11 @@ DELETE FROM {waiters} WHERE name = :key AND place < {first_alive} AND EXISTS (
 """,
     "settle": """
 UPDATE {leases} SET
-    offered = :me IS NOT NULL OR EXISTS (SELECT 1 {from_first_waiter}),
+    offered = EXISTS (SELECT 1 {from_first_waiter}),
     ttl = coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer),
     expires = {now} + coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer){set_boot},
     queued = EXISTS (SELECT 1 {from_first_waiter} OFFSET 1),
-    holder = coalesce((SELECT holder {from_first_waiter}), :me),
+    holder = (SELECT holder {from_first_waiter}),
     shares = 1
 WHERE name = :key AND (holder IS NULL OR {expired})
   AND coalesce((SELECT shares {from_first_waiter}), 1) = 1

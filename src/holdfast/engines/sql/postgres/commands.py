@@ -119,7 +119,7 @@ SLOTS = {
 }
 
 _TYPES = {
-    "bytea": ("key", "holder", "me", "only", "marker", "prefix", "after", "value"),
+    "bytea": ("key", "holder", "only", "marker", "prefix", "after", "value"),
     "bigint": ("ttl", "offer", "life", "own_life", "deadline", "place", "limit", "expect"),
     "integer": ("shares", "pid"),
     "boolean": ("again", "is_text"),

@@ -25,7 +25,7 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.engines.sql.commands import Commands
+from holdfast.engines.sql.commands import POLL, Commands
 from holdfast.engines.sql.dialect import (
     LEASES,
     MICROSECONDS,
@@ -412,6 +412,26 @@ def test_a_waiter_joins_also_if_the_servers_clock_was_set() -> None:
     listing = base.ask(Inspect(KEY))
     assert isinstance(listing, Listing)
     assert [seen.waiters for seen in listing.leases] == [1]
+
+
+@pytest.mark.parametrize("shares", [2, 1], ids=["semaphore", "writer"])
+def test_a_waiter_polls_while_its_listener_is_taken_for_dead(shares: int) -> None:
+    """As after a failover: the new server knows of no such process, and the old one, which is cut
+    off, has yet to be given up."""
+    base = Postgres()
+    base._data = Database(lambda: round(base.now * MICROSECONDS), lambda *_: None, lambda _: False)
+    for holder in ("ann", "ben"):
+        fence(base.ask(Acquire(KEY, holder, 60.0, shares=2)))
+    cleo = base.clients[1]
+    request = Acquire(KEY, "cleo", 60.0, queue=True, shares=shares)
+    for _ in range(2):
+        assert base.ask(request, cleo) == Held(POLL, wakes=False)
+        found = base.ask(Inspect(KEY))
+        assert isinstance(found, Listing)
+        assert found.leases[0].waiters == 1
+    for holder in ("ann", "ben"):
+        base.ask(Release(KEY, holder))
+    fence(base.ask(request, cleo))
 
 
 def test_waiters_that_come_back_after_the_clock_was_set_back_have_places_of_their_own() -> None:

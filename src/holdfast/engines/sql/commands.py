@@ -159,7 +159,9 @@ class Commands:
                 return answer or Held(GUARDED, wakes=False)
             if state.place or not request.queue:
                 return self._held(request, state.remaining, listener)
-            self._clock.learn(asked_at, state.now)  # it came too late
+            # It came too late, or the server takes the listener for dead.
+            self._clock.learn(asked_at, state.now)
+            listener, pid = "", 0
         return Failed.at(self.node, CLOCK_SET)
 
     def _take_whole(self, request: Acquire, until: float) -> Steps[Answer | None]:

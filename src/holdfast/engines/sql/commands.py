@@ -15,7 +15,7 @@ clock.
    and has no queue, `release` frees one that has no queue. `queued` in the row is true if there are
    waiters; it changes under the row's lock only, so neither overlooks a waiter that joins.
 2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and a client that finds
-   the lock expired, *offers* the lock to the first living waiter (`settle`): the row then has that
+   the lock expired, *offers* the lock to the first living waiter (`offer`): the row then has that
    holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again. An offer
    to a waiter that polls lasts until that waiter would be taken for dead.
 3. Dead waiters before the first living one are deleted by one statement (`bury`), however many they
@@ -100,17 +100,16 @@ class Commands:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
         lock = () if sql.lock is None else (sql.lock,)
         bury = (sql.bury,) if sql.front is None else (sql.front, sql.bury)
-        offer = (sql.settle, sql.heads, sql.drop)
-        self._arranging = lock, (*bury, *offer, sql.look)
-        """What comes first in a transaction that arranges the queue, and what last."""
+        offer = (sql.offer, sql.heads, sql.drop)
+        self._texts_of_offer = lock, (*bury, *offer, sql.look)
+        """What comes first in such a transaction, and what last."""
         before = (sql.recount, sql.expire, sql.unfold, sql.share)
         admit = (sql.admit, sql.woken, sql.drop_members, sql.tally)
-        self._admitting = (*lock, *before), (*bury, *admit, *offer, sql.peek)
-        """The same where waiters may share the lock; see `shares`."""
-        self._taking = (sql.acquire,) if sql.verdict is None else (sql.acquire, sql.verdict)
-        entering = (sql.enter, sql.rise, sql.confirm, sql.tally, sql.peek)
-        self._sharing = (sql.reserve, *before, *entering)
-        self._prolonging = (*lock, *before, sql.prolong, sql.tally)
+        self._texts_of_offer_shares = (*lock, *before), (*bury, *admit, *offer, sql.peek)
+        self._texts_of_take = (sql.acquire,) if sql.verdict is None else (sql.acquire, sql.verdict)
+        enter = (sql.enter, sql.rise, sql.confirm, sql.tally, sql.peek)
+        self._texts_of_take_share = (sql.reserve, *before, *enter)
+        self._texts_of_prolong = (*lock, *before, sql.prolong, sql.tally)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request, but for an `Extend`, whose answer is awaited until then."""
@@ -136,6 +135,7 @@ class Commands:
         key, holder, waiters = request.key, request.holder, self._waiters
         is_shared, place = request.shares != 1, waiters.place(holder)
         take = self._take_share if is_shared else self._take_whole
+        offer = self._offer_shares if is_shared else self._offer
         listener, pid = waiters.listener() if request.queue else ("", 0)
         if request.queue and place and not listener:
             held = yield from self._poll(request)
@@ -145,12 +145,11 @@ class Commands:
             answer = yield from take(request, until)
             if answer is not None:
                 return answer
-        shares = request.shares if is_shared else None
         for _ in range(2):
             asked_at = self._clock.ours()
             first = self._statements(self._sql.adopt, key=key, holder=holder)
             first += self._join(request, until, listener, pid)
-            _, state = yield from self._arrange(key, holder, first, shares=shares, again=False)
+            _, state = yield from offer(key, first, request)
             if request.queue and state.place:
                 waiters.joined(holder, state.place, life_of(request.ttl))
             # "": it is free, and no one waits; or its row was deleted meanwhile.
@@ -166,7 +165,7 @@ class Commands:
 
     def _take_whole(self, request: Acquire, until: float) -> Steps[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
-        state = yield from self._take(request, until, self._taking)
+        state = yield from self._take(request, until, self._texts_of_take)
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
@@ -177,18 +176,18 @@ class Commands:
     def _take_share(self, request: Acquire, until: float) -> Steps[Answer | None]:
         """The same, for a share of the lock."""
         if not request.queue:
-            state = yield from self._take(request, until, self._taking)
+            state = yield from self._take(request, until, self._texts_of_take)
             if isinstance(state, Failed):
                 return state
             if state.fence is not None:
                 return Granted(state.fence)
-        state = yield from self._take(request, until, self._sharing)
+        state = yield from self._take(request, until, self._texts_of_take_share)
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
             self._waiters.members.add(request.holder)
             if state.has_room and state.is_first_alike:
-                yield from self._arrange(request.key, shares=0)
+                yield from self._offer_shares(request.key)
             return Granted(state.fence)
         return None  # a member, too, has no fence while a transaction relies on the last lease
 
@@ -210,7 +209,7 @@ class Commands:
                 lock_wait=self._lock_wait(until),
             )
             rows = results[-1]
-            if not rows or (texts is self._taking and not results[0]):  # it did nothing
+            if not rows or (texts is self._texts_of_take and not results[0]):  # it did nothing
                 asked_at = self._clock.ours()
                 [rows] = yield self._statements(sql.look, key=key, holder=holder)
             state = State.of(rows[0])
@@ -316,7 +315,7 @@ class Commands:
         """The same for members of shared locks."""
         transactions = [
             self._statements(
-                *self._prolonging,
+                *self._texts_of_prolong,
                 key=request.key,
                 holder=request.holder,
                 ttl=_micro(request.ttl),
@@ -324,8 +323,8 @@ class Commands:
             for request in requests
         ]
         results = yield tuple(chain.from_iterable(transactions))
-        length = len(self._prolonging)
-        extended = results[self._prolonging.index(self._sql.prolong) :: length]
+        length = len(self._texts_of_prolong)
+        extended = results[self._texts_of_prolong.index(self._sql.prolong) :: length]
         done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
         self._waiters.members |= done
         return done
@@ -338,53 +337,62 @@ class Commands:
                 return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
         if holder not in self._waiters.members:
-            (_, freed), state = yield from self._arrange(key, first=leave)
+            (_, freed), state = yield from self._offer(key, leave)
             if freed or not state.is_shared:
                 return DONE if freed else NOT_YOURS
         leave += self._statements(self._sql.remove, key=key, holder=holder)
-        (_, freed, removed), _ = yield from self._arrange(key, first=leave, shares=0)
+        (_, freed, removed), _ = yield from self._offer_shares(key, leave)
         return DONE if freed or removed else NOT_YOURS
 
-    def _arrange(
-        self,
-        key: str,
-        asker: str = "",
-        first: tuple[Statement, ...] = (),
-        *,
-        shares: int | None = None,
-        again: bool = True,
+    def _offer(
+        self, key: str, first: tuple[Statement, ...] = (), asker: Acquire | None = None
     ) -> Steps[tuple[Results, State]]:
         """In one transaction: run `first`; then, if the lock is free, offer it to the first living
-        waiter. Gives the rows of `first`, and the state in the end.
+        waiter. If there are shares to offer, that is done in a second transaction. Gives the rows
+        of `first`, and the state in the end, for that asker."""
+        rows, state = yield from self._run_and_wake(self._texts_of_offer, key, first, asker)
+        if state.has_shares:
+            _, state = yield from self._offer_shares(key, (), asker)
+        return rows, state
 
-        `shares`: how many the asker wants to share the lock with; 0 if there is no asker. If given,
-        waiters that may share the lock are admitted, too; if it is None and there are shares to
-        offer, that is done in a second transaction. `again`: see `Dialect.heads`."""
-        sql = self._sql
-        answers: Results | None = None
+    def _offer_shares(
+        self, key: str, first: tuple[Statement, ...] = (), asker: Acquire | None = None
+    ) -> Steps[tuple[Results, State]]:
+        """The same, but waiters that may share the lock are admitted in the same transaction."""
+        return self._run_and_wake(self._texts_of_offer_shares, key, first, asker)
+
+    def _run_and_wake(
+        self,
+        texts: tuple[tuple[Text, ...], tuple[Text, ...]],
+        key: str,
+        first: tuple[Statement, ...],
+        asker: Acquire | None,
+    ) -> Steps[tuple[Results, State]]:
+        """Run `first` in the middle of these, and wake those to which the lock is offered. If some
+        turn out to be dead, take them out, and offer it again."""
+        sql, (before, after) = self._sql, texts
+        values: dict[str, Any] = {"key": key, "holder": "", "shares": 0, "again": True}
+        if asker is not None:  # else one leaves, who may have known of an offer
+            values |= {"holder": asker.holder, "shares": asker.shares, "again": False}
+        rows: Results | None = None
         while True:
-            before, after = self._arranging if shares is None else self._admitting
-            values = {"key": key, "holder": asker, "shares": shares, "again": again}
             results = yield (
                 *self._statements(*before, **values),
                 *first,
                 *self._statements(*after, **values),
             )
-            if answers is None:
-                answers = results[len(before) : len(before) + len(first)]
+            if rows is None:
+                rows = results[len(before) : len(before) + len(first)]
             found = dict(zip(after, results[-len(after) :], strict=True))
             [row] = results[-1]
             state = State.of(row)
             dead = self._wake(found.get(sql.woken, []), found[sql.heads], state.owner)
-            if dead and sql.forget is not None:
-                gone = (sql.forget, sql.free, sql.remove)
-                again, first = True, ()
-                for holder, listener in dead:
-                    first += self._statements(*gone, key=key, holder=holder, listener=listener)
-            elif shares is None and state.has_shares:
-                shares, first = 0, ()
-            else:
-                return answers, state
+            if not dead or sql.forget is None:
+                return rows, state
+            gone, first = (sql.forget, sql.free, sql.remove), ()
+            for holder, listener in dead:
+                first += self._statements(*gone, key=key, holder=holder, listener=listener)
+            values["again"] = True
 
     def _wake(self, woken: list[Row], heads: list[Row], owner: str) -> list[tuple[str, str]]:
         """Wake these waiters; gives those that are known to be dead."""
@@ -408,12 +416,12 @@ class Commands:
         if not rows and self._sql.take_away_guarded is not None:
             [rows] = yield self._statements(self._sql.take_away_guarded, key=key, only=only)
         if rows:
-            yield from self._arrange(key)
+            yield from self._offer(key)
             return DONE
         if only is None:
             return NOT_YOURS
         removing = self._statements(self._sql.remove, key=key, holder=only)
-        [removed], _ = yield from self._arrange(key, first=removing, shares=0)
+        [removed], _ = yield from self._offer_shares(key, removing)
         return DONE if removed else NOT_YOURS
 
     def _list(self, text: Text, **values: Any) -> Steps[Answer]:

@@ -112,7 +112,7 @@ class Dialect:
     """Ends the holder's lease; gives a row if done."""
     bury: Text
     """Deletes the dead waiters before the first living one, if the lock is free or expired."""
-    settle: Text
+    offer: Text
     """Offers the lock to the first waiter, if it is free or expired; not if that waiter would share
     it. Without waiters, marks it as free."""
     heads: Text

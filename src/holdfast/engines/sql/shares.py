@@ -6,7 +6,7 @@ statement on the lease's row, which has the shares of its holder.
 Those that share a lock are rows of a table of their own: name, holder, shares, ttl, expires,
 offered. The lease's row stays the gate. Its holder is `MARKER` then. It expires with the last
 member, and is `offered` until a member has confirmed. Every transaction here locks that row first,
-and so do all that write members. It makes one that has the lock alone a member (`unfold`, `mark`),
+and so do all that write members. It makes one that has the lock alone a member (`unfold`, `share`),
 and ends by bringing the row up to date with the members (`tally`).
 
 What can happen:

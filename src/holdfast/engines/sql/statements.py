@@ -124,7 +124,7 @@ DELETE FROM {waiters} WHERE name = :key AND place < {first_alive} AND EXISTS (
     AND (holder IS NULL OR holder = :marker OR {expired})
 )
 """,
-    "settle": """
+    "offer": """
 UPDATE {leases} SET
     offered = EXISTS (SELECT 1 {from_first_waiter}),
     ttl = coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer),

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import EngineUnavailable
-from holdfast.engines.sql.postgres.commands import SETTLE, Statements
+from holdfast.engines.sql.postgres.commands import SESSION_SETTINGS, Statements
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.equipment.servers.postgres import PostgresServer
@@ -122,7 +122,7 @@ def test_no_statement_looks_at_more_than_the_rows_it_is_about(
     names = [field.name for field in fields(dialect) if field.name != "listing"]
     texts = {name: getattr(dialect, name) for name in names}
     with postgres.connection() as connection:
-        connection.execute(SETTLE.encode())
+        connection.execute(SESSION_SETTINGS.encode())
         for name, text in texts.items():
             if text is not None:
                 connection.execute(f"PREPARE its_{name} AS {text.sql}".encode())

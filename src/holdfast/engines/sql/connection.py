@@ -50,7 +50,7 @@ class MissingError(SqlError):
 class Connection(Protocol):
     """A blocking connection; used by one thread at a time."""
 
-    def settle(self, until: float) -> int:
+    def prepare_session(self, until: float) -> int:
         """Make the session ours; gives the server's clock in microseconds."""
         ...
 

@@ -88,7 +88,7 @@ class ServerStore:
         connection = self._connect(self._clock, until)
         try:
             asked_at = self._clock()
-            self._exchanges.server_clock.learn(asked_at, connection.settle(until))
+            self._exchanges.server_clock.learn(asked_at, connection.prepare_session(until))
         except BaseException:
             connection.close()
             raise

@@ -115,7 +115,7 @@ ALTER TABLE {leases}
 """Brings a table of the first release up to date. Its clients are refused from then on, since a
 column that they name is gone."""
 
-SETTLE = (
+SESSION_SETTINGS = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = 18446744073709551615",
     "SET innodb_lock_wait_timeout = 1, lock_wait_timeout = 5",
@@ -124,7 +124,7 @@ SETTLE = (
 """What a session begins with. Strict: a name that is too long is an error, and not cut off. With
 another `completion_type`, COMMIT would begin a transaction that is never ended."""
 
-SETTLE_MARIADB = "SET max_statement_time = 0"
+MARIADB_SESSION_SETTING = "SET max_statement_time = 0"
 
 HANDSHAKE = f"SELECT {NOW}"
 

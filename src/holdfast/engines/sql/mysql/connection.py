@@ -24,8 +24,8 @@ from holdfast.engines.sql.dialect import Row, Statement
 from holdfast.engines.sql.mysql.commands import (
     HANDSHAKE,
     LOCK_TABLES,
-    SETTLE,
-    SETTLE_MARIADB,
+    MARIADB_SESSION_SETTING,
+    SESSION_SETTINGS,
     UNLOCK_TABLES,
     Statements,
 )
@@ -110,7 +110,7 @@ class MySqlConnection:
         self._cursor = connection.cursor(pymysql.cursors.Cursor)
         self._used_at = clock()
 
-    def settle(self, until: float) -> int:
+    def prepare_session(self, until: float) -> int:
         """Make the session ours; gives the server's clock in microseconds."""
         connection = self._connection
         assert connection is not None  # noqa: S101 - it was just made
@@ -123,10 +123,10 @@ class MySqlConnection:
                 "client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS",
                 is_final=True,
             )
-        for sql in SETTLE:
+        for sql in SESSION_SETTINGS:
             self.run_text(sql, until)
         if "mariadb" in version.lower():
-            self.run_text(SETTLE_MARIADB, until)
+            self.run_text(MARIADB_SESSION_SETTING, until)
         [(now,)] = self.run_text(HANDSHAKE, until)
         assert isinstance(now, int)  # noqa: S101 - a bigint
         return now

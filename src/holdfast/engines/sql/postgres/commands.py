@@ -230,5 +230,5 @@ _SETTINGS = {
 The server would rather plan for each, which takes longer than the statement; or, while there are
 few rows, read and sort all of them, and keep to that when there are many."""
 
-SETTLE = "; ".join(f"SET {name} = '{value}'" for name, value in _SETTINGS.items())
+SESSION_SETTINGS = "; ".join(f"SET {name} = '{value}'" for name, value in _SETTINGS.items())
 """Only where the session is ours alone: not behind a pooler."""

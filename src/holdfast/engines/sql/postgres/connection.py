@@ -25,7 +25,7 @@ from holdfast.engines.sql.connection import (
     wait_for,
 )
 from holdfast.engines.sql.dialect import Row, Statement, Text
-from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE, Statements
+from holdfast.engines.sql.postgres.commands import HANDSHAKE, SESSION_SETTINGS, Statements
 
 _DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
 
@@ -111,7 +111,7 @@ class PostgresConnection:
         """The server process, as the server named it at the login."""
         return self._connection.backend_pid
 
-    def settle(self, until: float) -> int:
+    def prepare_session(self, until: float) -> int:
         """Find out whether the session is ours alone, and prepare it then; gives the server's
         clock. A pooler is known by the server process that answers: it is not that of the login."""
         if self._connection.transaction_status != pq.TransactionStatus.IDLE:
@@ -119,7 +119,7 @@ class PostgresConnection:
         [[(pid, now)]] = self.run((HANDSHAKE(),), until)
         is_direct = pid == self.pid
         if is_direct:
-            self.run_text(SETTLE, until)
+            self.run_text(SESSION_SETTINGS, until)
         self.is_direct = is_direct
         assert isinstance(now, int)  # noqa: S101 - a bigint
         return now
@@ -129,7 +129,7 @@ class PostgresConnection:
         self.run_text("RESET search_path", until)  # to see where it led in the first release
         [strays] = self.run((statements.strays(),), until)
         if self.is_direct:
-            self.run_text(SETTLE, until)
+            self.run_text(SESSION_SETTINGS, until)
         if strays:
             raise RefusedError(
                 f"there is a lease table in the schema {strays[0][0]}, where search_path leads; "

@@ -30,11 +30,11 @@ from holdfast.engines.sql.dialect import (
     LEASES,
     MICROSECONDS,
     BootClock,
+    Command,
     Dialect,
     Results,
     ServerClock,
     Statement,
-    Steps,
     Text,
 )
 from holdfast.engines.sql.mysql import commands as mysql
@@ -89,7 +89,7 @@ class Base:
             client._waiters.released(request.holder)
         return answer
 
-    def perform(self, command: Steps[T]) -> T:
+    def perform(self, command: Command[T]) -> T:
         self.sent: list[int] = []
         """How many statements each transaction had."""
         try:

@@ -58,12 +58,12 @@ from holdfast.core.records import Versioned
 from holdfast.engines.sql.dialect import (
     MICROSECONDS,
     BootClock,
+    Command,
     Dialect,
     Results,
     Row,
     ServerClock,
     Statement,
-    Steps,
     Text,
     as_text,
 )
@@ -111,7 +111,7 @@ class Commands:
         self._texts_of_take_share = (sql.reserve, *before, *enter)
         self._texts_of_prolong = (*lock, *before, sql.prolong, sql.tally)
 
-    def answer(self, request: Request, until: float) -> Steps[Answer]:
+    def answer(self, request: Request, until: float) -> Command[Answer]:
         """The command for a request, but for an `Extend`, whose answer is awaited until then."""
         if isinstance(request, Acquire):
             return self._acquire(request, until)
@@ -130,7 +130,7 @@ class Commands:
             self._sql.listing, prefix=request.prefix, after=request.after, limit=request.limit
         )
 
-    def _acquire(self, request: Acquire, until: float) -> Steps[Answer]:
+    def _acquire(self, request: Acquire, until: float) -> Command[Answer]:
         """Take it. If that cannot be done, join the queue, and take it if it is our turn by now."""
         key, holder, waiters = request.key, request.holder, self._waiters
         is_shared, place = request.shares != 1, waiters.place(holder)
@@ -163,7 +163,7 @@ class Commands:
             listener, pid = "", 0
         return Failed.at(self.node, CLOCK_SET)
 
-    def _take_whole(self, request: Acquire, until: float) -> Steps[Answer | None]:
+    def _take_whole(self, request: Acquire, until: float) -> Command[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
         state = yield from self._take(request, until, self._texts_of_take)
         if isinstance(state, Failed):
@@ -173,7 +173,7 @@ class Commands:
         # If it is not held, there is a queue, or a transaction relies on the last lease.
         return None if request.queue else _held_by_another(request, state)
 
-    def _take_share(self, request: Acquire, until: float) -> Steps[Answer | None]:
+    def _take_share(self, request: Acquire, until: float) -> Command[Answer | None]:
         """The same, for a share of the lock."""
         if not request.queue:
             state = yield from self._take(request, until, self._texts_of_take)
@@ -193,7 +193,7 @@ class Commands:
 
     def _take(
         self, request: Acquire, until: float, texts: tuple[Text, ...]
-    ) -> Steps[State | Failed]:
+    ) -> Command[State | Failed]:
         """Take it by these statements, if it is free or has room and no queue, or is offered to
         us."""
         key, holder, sql = request.key, request.holder, self._sql
@@ -251,7 +251,7 @@ class Commands:
             deadline=self._clock.deadline(until),
         )
 
-    def _poll(self, request: Acquire) -> Steps[Held | None]:
+    def _poll(self, request: Acquire) -> Command[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
         [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
         state = State.of(row)
@@ -273,7 +273,7 @@ class Commands:
                     return None
         return answer
 
-    def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
+    def extend_all(self, requests: Sequence[Extend]) -> Command[list[Answer]]:
         """Extensions, several in a statement or a transaction: first of those that should be in the
         lock's row, then, as members, of those that are not. A transaction locks rows in the order
         of their names, so that no two wait for each other."""
@@ -287,7 +287,7 @@ class Commands:
             done |= yield from self._extend_members(members[first : first + MEMBERS_AT_ONCE])
         return [DONE if request.holder in done else NOT_YOURS for request in requests]
 
-    def _extend_some(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+    def _extend_some(self, requests: Sequence[Extend]) -> Command[set[str]]:
         """Gives the holders for which it was done. One statement does not tell which it found: if
         it has not found all, each has one of its own."""
         ttls = {each.ttl for each in requests}
@@ -311,7 +311,7 @@ class Commands:
         results = yield tuple(chain.from_iterable(extensions))
         return {each.holder for each, rows in zip(requests, results, strict=True) if rows}
 
-    def _extend_members(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+    def _extend_members(self, requests: Sequence[Extend]) -> Command[set[str]]:
         """The same for members of shared locks."""
         transactions = [
             self._statements(
@@ -329,7 +329,7 @@ class Commands:
         self._waiters.members |= done
         return done
 
-    def _release(self, key: str, holder: str) -> Steps[Answer]:
+    def _release(self, key: str, holder: str) -> Command[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
         if self._waiters.has_row(holder):  # else others may wait, too
             [rows] = yield self._statements(self._sql.release, key=key, holder=holder)
@@ -346,7 +346,7 @@ class Commands:
 
     def _offer(
         self, key: str, first: tuple[Statement, ...] = (), asker: Acquire | None = None
-    ) -> Steps[tuple[Results, State]]:
+    ) -> Command[tuple[Results, State]]:
         """In one transaction: run `first`; then, if the lock is free, offer it to the first living
         waiter. If there are shares to offer, that is done in a second transaction. Gives the rows
         of `first`, and the state in the end, for that asker."""
@@ -357,7 +357,7 @@ class Commands:
 
     def _offer_shares(
         self, key: str, first: tuple[Statement, ...] = (), asker: Acquire | None = None
-    ) -> Steps[tuple[Results, State]]:
+    ) -> Command[tuple[Results, State]]:
         """The same, but waiters that may share the lock are admitted in the same transaction."""
         return self._run_and_wake(self._texts_of_offer_shares, key, first, asker)
 
@@ -367,7 +367,7 @@ class Commands:
         key: str,
         first: tuple[Statement, ...],
         asker: Acquire | None,
-    ) -> Steps[tuple[Results, State]]:
+    ) -> Command[tuple[Results, State]]:
         """Run `first` in the middle of these, and wake those to which the lock is offered. If some
         turn out to be dead, take them out, and offer it again."""
         sql, (before, after) = self._sql, texts
@@ -406,7 +406,7 @@ class Commands:
             if not self._waiters.wake(listener, holder, is_offered=is_offered)
         ]
 
-    def _break(self, request: Break, until: float) -> Steps[Answer]:
+    def _break(self, request: Break, until: float) -> Command[Answer]:
         key, only, lock_wait = request.key, request.holder or None, self._lock_wait(until)
         if not request.is_text:
             only = "\0"  # holders are kept as text, and none is called so
@@ -424,18 +424,18 @@ class Commands:
         [removed], _ = yield from self._offer_shares(key, removing)
         return DONE if removed else NOT_YOURS
 
-    def _list(self, text: Text, **values: Any) -> Steps[Answer]:
+    def _list(self, text: Text, **values: Any) -> Command[Answer]:
         [rows] = yield self._statements(text, **values)
         return Listing(tuple(_seen(list(each)) for _, each in groupby(rows, lambda row: row[0])))
 
-    def _read(self, request: Read) -> Steps[Answer]:
+    def _read(self, request: Read) -> Command[Answer]:
         [rows] = yield self._statements(self._sql.cell, key=request.key)
         if not rows:
             return Versioned(None, 0)
         value, is_text, version = rows[0]
         return Versioned(bytes(value).decode() if is_text else bytes(value), version)
 
-    def _write(self, request: Write) -> Steps[Answer]:
+    def _write(self, request: Write) -> Command[Answer]:
         sql = self._sql.set_cell if request.expect else self._sql.make_cell
         is_text = isinstance(request.value, str)
         value = request.value.encode() if isinstance(request.value, str) else request.value

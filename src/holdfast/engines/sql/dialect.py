@@ -78,7 +78,8 @@ class Text:
 Statement: TypeAlias = tuple[Text, list[Any]]
 Results: TypeAlias = list[list[Row]]
 T = TypeVar("T")
-Steps: TypeAlias = Generator[tuple[Statement, ...], Results, T]
+Command: TypeAlias = Generator[tuple[Statement, ...], Results, T]
+"""Yields statements, and is sent their rows. Several yielded together are one transaction."""
 
 
 @dataclass(frozen=True, slots=True)

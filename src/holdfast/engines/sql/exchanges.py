@@ -41,8 +41,7 @@ from holdfast.engines.sql.connection import (
     RefusedError,
     SqlError,
 )
-from holdfast.engines.sql.dialect import VERSION, ServerClock, Statement, Statements
-from holdfast.engines.sql.dialect import Steps as Command
+from holdfast.engines.sql.dialect import VERSION, Command, ServerClock, Statement, Statements
 from holdfast.engines.sql.waiters import Waiters
 
 REPEATABLE = (Acquire, Inspect, List, Read)
@@ -94,7 +93,7 @@ class Create(NamedTuple):
 
 T = TypeVar("T")
 Effect: TypeAlias = Prepare | Enter | Open | Run | Create | Sleep
-Steps: TypeAlias = Generator[Effect, Any, T]
+Effects: TypeAlias = Generator[Effect, Any, T]
 
 
 class Exchanges:
@@ -123,7 +122,7 @@ class Exchanges:
         self.connections: set[Connection] = set()
         self._closed = False
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps[list[Answer]]:
+    def ask(self, requests: Sequence[Request], until: float) -> Effects[list[Answer]]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if isinstance(request, Acquire) and request.queue:
@@ -145,7 +144,7 @@ class Exchanges:
             self._drop(connection)
         self._free.clear()
 
-    def _answer(self, requests: Sequence[Request], until: float) -> Steps[list[Answer]]:
+    def _answer(self, requests: Sequence[Request], until: float) -> Effects[list[Answer]]:
         if isinstance(requests[0], Extend):  # all are
             extend_all = self._commands.extend_all(cast("Sequence[Extend]", requests))
             try:
@@ -162,7 +161,7 @@ class Exchanges:
                 answers += self._failed((request,), str(error), error.heals_in)
         return answers
 
-    def _run(self, command: Command[T], until: float, *, may_repeat: bool) -> Steps[T]:
+    def _run(self, command: Command[T], until: float, *, may_repeat: bool) -> Effects[T]:
         """Run a command, and its statements again where that makes sense; see above."""
         connection: Connection | None = None
         retries = _Retries(may_repeat)
@@ -197,7 +196,7 @@ class Exchanges:
 
     def _recover(
         self, error: SqlError, connection: Connection | None, until: float, retries: "_Retries"
-    ) -> Steps[None]:
+    ) -> Effects[None]:
         """Do what lets the statements be sent again; raise if there is nothing."""
         if self._clock() >= until:
             raise error
@@ -213,7 +212,7 @@ class Exchanges:
         else:
             raise error
 
-    def _take(self, until: float) -> Steps[Connection]:
+    def _take(self, until: float) -> Effects[Connection]:
         """A free connection, or a new one."""
         if self._closed:
             raise RefusedError(CLOSED)
@@ -241,7 +240,7 @@ class Exchanges:
             if self._closed:  # perhaps meanwhile
                 self._drop(connection)
 
-    def _create(self, connection: Connection, until: float) -> Steps[None]:
+    def _create(self, connection: Connection, until: float) -> Effects[None]:
         try:
             yield Create(connection, until)
         except RefusedError as refusal:
@@ -252,7 +251,7 @@ class Exchanges:
             ) from None
         yield from self._check(connection, until)
 
-    def _check(self, connection: Connection, until: float) -> Steps[None]:
+    def _check(self, connection: Connection, until: float) -> Effects[None]:
         """Raise unless the tables are of our version: `MissingError` if they are not there, or are
         those of the first release."""
         [rows] = yield Run(connection, (self._read_version,), until)

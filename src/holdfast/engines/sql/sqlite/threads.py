@@ -21,7 +21,7 @@ from holdfast.core.backoff import pause_after
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import Commands
-from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Results, Statement, Steps
+from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Command, Results, Statement
 from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
@@ -185,7 +185,7 @@ class SqliteStore:
             return [DONE] if connection.execute(sql.RELEASE, giving).rowcount else []
         return None
 
-    def _run(self, command: Steps[T], until: float, results: Results | None = None) -> T:
+    def _run(self, command: Command[T], until: float, results: Results | None = None) -> T:
         """Run a command; `results`: those of its first step, if `_send_first` has done that."""
         try:
             statements = next(command)

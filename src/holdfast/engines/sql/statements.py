@@ -69,6 +69,8 @@ coalesce((
     SELECT place FROM {waiters} WHERE name = :key AND {alive} ORDER BY place LIMIT 1
 ), 9223372036854775807)
 """,
+    # The place behind the dead waiters that come first.
+    "front": "{first_alive}",
     "cell_name": "name",
 }
 
@@ -119,7 +121,7 @@ UPDATE {leases} SET holder = NULL, offered = FALSE, expires = {now}{set_boot}
 WHERE name = :key AND holder = :holder {done}
 """,
     "bury": """
-DELETE FROM {waiters} WHERE name = :key AND place < {first_alive} AND EXISTS (
+DELETE FROM {waiters} WHERE name = :key AND place < {front} AND EXISTS (
     SELECT 1 FROM {leases} WHERE name = :key
     AND (holder IS NULL OR holder = :marker OR {expired})
 )

@@ -135,6 +135,8 @@ UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
 SLOTS = {
     "now": NOW,
     "done": "",  # rows are counted
+    # A variable: beside a subquery, the server would read, and lock, the queues of all locks.
+    "front": "@holdfast_front",
 }
 
 _TAKES = """
@@ -177,9 +179,7 @@ SELECT :holder, :key,
 FROM {queue} WHERE {must_wait}
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 """,
-    # In a variable: beside a subquery, the server would read, and lock, the queues of all locks.
-    "front": "SET @holdfast_front = {first_alive}",
-    "bury": statements.TEXTS["bury"].replace("{first_alive}", "@holdfast_front"),
+    "front": "SET {front} = {first_alive}",
     "heads": """
 SELECT holder, '' FROM {waiters} WHERE name = :key AND holder <> :holder
 AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND offered) ORDER BY place LIMIT 1

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from math import inf
 from pathlib import Path
 from threading import get_ident
@@ -54,6 +55,16 @@ IDLE = 3600 * MICROSECONDS
 """How long a row must have been of no use before it is pruned."""
 
 
+class Unanswered(Enum):
+    """Why there is no answer after one statement."""
+
+    NOT_SENT = auto()
+    """The request needs the whole command: it concerns a queue, or is neither an acquire nor a
+    release."""
+    NOTHING_DONE = auto()
+    """The statement found nothing to do. The command goes on from there."""
+
+
 class SqliteStore:
     """One SQLite file."""
 
@@ -75,7 +86,7 @@ class SqliteStore:
         if self._busy_thread == get_ident():
             return self._failed(requests, "its thread is in the middle of another request")
         try:
-            answers = self._in_turn(self._answer, requests, until)
+            answers = self._with_connection(self._answer, requests, until)
         except sqlite3.Error as error:
             return self._failed(requests, explain(error), heals_in(error))
         except (UnusableError, OSError) as error:
@@ -89,11 +100,11 @@ class SqliteStore:
         if self._connection is None or len(requests) != 1 or self._busy_thread:
             return None
         try:
-            return self._in_turn(self._answer_now, requests, -inf)
+            return self._with_connection(self._answer_now, requests, -inf)
         except sqlite3.Error:
             return None  # `ask` will meet it, too
 
-    def _in_turn(
+    def _with_connection(
         self,
         answer: Callable[[Sequence[Request], float], list[Answer] | None],
         requests: Sequence[Request],
@@ -141,30 +152,31 @@ class SqliteStore:
 
     def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
         if self._connection is None:
-            self._patiently(until, self._open)
+            self._retry_while_locked(until, self._open)
         if type(requests[0]) is Extend:  # all are
             extensions = cast("Sequence[Extend]", requests)
             return self._run(self._commands.extend_all(extensions), until)
-        return [answer for each in requests for answer in self._answer_one(each, until)]
+        return [self._answer_one(each, until) for each in requests]
 
     def _answer_now(self, requests: Sequence[Request], until: float) -> list[Answer] | None:
-        return None if self._connection is None else self._send_first(requests[0]) or None
+        if self._connection is None:
+            return None
+        answer = self._try_one_statement(requests[0])
+        return None if isinstance(answer, Unanswered) else [answer]
 
-    def _answer_one(self, request: Request, until: float) -> list[Answer]:
-        answers = self._patiently(until, self._send_first, request)
-        if answers:
-            return answers
-        results: Results | None = None if answers is None else [[]]
+    def _answer_one(self, request: Request, until: float) -> Answer:
+        answer = self._retry_while_locked(until, self._try_one_statement, request)
+        if not isinstance(answer, Unanswered):
+            return answer
+        results: Results | None = [[]] if answer is Unanswered.NOTHING_DONE else None
         answer = self._run(self._commands.answer(request, until), until, results)
         if type(request) is Release:
             self._waiters.released(request.holder)
-        return [answer]
+        return answer
 
-    def _send_first(self, request: Request) -> list[Answer] | None:
+    def _try_one_statement(self, request: Request) -> "Answer | Unanswered":
         """The usual case, without the generator of `Commands`, which takes longer: send its first
-        statement, which is mostly enough. Gives the answer, or [] if the statement did nothing: the
-        command goes on from there. None if nothing was sent, because this request needs the whole
-        command: it concerns a queue, or is neither an acquire nor a release."""
+        statement, which is mostly enough."""
         connection, waiters, clock = self._connection, self._waiters, self._boot_clock
         assert connection is not None  # noqa: S101 - it is open
         if type(request) is Acquire:
@@ -172,26 +184,28 @@ class SqliteStore:
             if request.queue and (
                 shares != 1 or not waiters.place(holder) or not waiters.listener()[0]
             ):
-                return None
+                return Unanswered.NOT_SENT
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
             ttl, now = round(request.ttl * MICROSECONDS), clock.now()
-            taking = (request.key, holder, shares, ttl, now, ttl, clock.boot, now)
-            rows = connection.execute(sql.ACQUIRE, taking).fetchall()
-            return [Granted(rows[0][0])] if rows else []
+            values = (request.key, holder, shares, ttl, now, ttl, clock.boot, now)
+            rows = connection.execute(sql.ACQUIRE, values).fetchall()
+            return Granted(rows[0][0]) if rows else Unanswered.NOTHING_DONE
         if type(request) is Release and waiters.has_row(request.holder):
-            giving = (clock.now(), clock.boot, request.key, request.holder)
-            return [DONE] if connection.execute(sql.RELEASE, giving).rowcount else []
-        return None
+            cursor = connection.execute(
+                sql.RELEASE, (clock.now(), clock.boot, request.key, request.holder)
+            )
+            return DONE if cursor.rowcount else Unanswered.NOTHING_DONE
+        return Unanswered.NOT_SENT
 
     def _run(self, command: Command[T], until: float, results: Results | None = None) -> T:
-        """Run a command; `results`: those of its first step, if `_send_first` has done that."""
+        """Run a command. `results`: of its first statement, if `_try_one_statement` sent it."""
         try:
             statements = next(command)
             while True:
                 if results is None:
-                    results = self._patiently(until, self._execute, statements)
+                    results = self._retry_while_locked(until, self._execute, statements)
                 statements, results = command.send(results), None
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]  # it is a T
@@ -206,7 +220,7 @@ class SqliteStore:
             connection.execute("COMMIT")
         return results
 
-    def _patiently(self, until: float, work: Callable[..., T], *arguments: Any) -> T:
+    def _retry_while_locked(self, until: float, work: Callable[..., T], *arguments: Any) -> T:
         """Call `work`, again and again while another connection has the file locked. A call that
         fails is rolled back."""
         tries = 0
@@ -242,10 +256,10 @@ class SqliteStore:
         relax(connection)
         self._boot_clock = BootClock(self._clock, boot)
         self._commands = Commands(str(self._path), sql.DIALECT, self._boot_clock, self._waiters)
-        self._bury(connection)
+        self._delete_dead_waiters(connection)
         self._prune(connection)
 
-    def _bury(self, connection: sqlite3.Connection) -> None:
+    def _delete_dead_waiters(self, connection: sqlite3.Connection) -> None:
         """Delete the waiters whose processes died, and members that mean nothing any more."""
         sweep(self._path)
         for (listener,) in connection.execute(sql.LISTENERS).fetchall():

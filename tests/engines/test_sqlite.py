@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from math import inf
 from pathlib import Path
 from types import FrameType
@@ -37,6 +38,7 @@ from holdfast.engines.sql.sqlite import threads as store_module
 from holdfast.engines.sql.sqlite import waiters
 from holdfast.engines.sql.sqlite.connection import PAGE, default_path, file_system
 from holdfast.engines.sql.sqlite.threads import IDLE, SqliteStore
+from tests.contract.interrupting import Interruption as AtLine
 from tests.patience import wait_for
 
 HOUR = 3600.0
@@ -663,6 +665,30 @@ def test_an_interrupted_statement_is_not_left_unfinished(host: Host) -> None:
     with pytest.raises(KeyboardInterrupt) as _kept, Interruption("execute", interrupt):
         say(store, Acquire("job", "a", 30.0))
     assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["free", "held"])
+def test_rows_that_an_interruption_leaves_unread_do_not_keep_the_file(
+    host: Host, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    """Neither those of one statement, nor those of a transaction."""
+    store, other = host.client(), host.client()
+    say(store, Acquire("warm-up", "a", 30.0))
+    monkeypatch.setattr("time.sleep", host.passes)
+    kept: list[KeyboardInterrupt] = []
+    for line in count():
+        if is_held:
+            say(other, Acquire(f"job {line}", "a", 30.0))
+        interruption = AtLine(line, ("sqlite/connection.py",), functions=("rows_of",))
+        try:
+            with interruption:
+                say(store, Acquire(f"job {line}", "b", 30.0, queue=True))
+        except KeyboardInterrupt as error:
+            kept.append(error)
+        assert other.ask([Acquire(f"another {line}", "c", 30.0)], until=0.0) == [Granted(1)]
+        if not interruption.happened:
+            break
+    assert len(kept) >= 5
 
 
 def test_a_transaction_that_is_interrupted_in_the_event_loop_is_not_left_open(

@@ -752,6 +752,13 @@ PLANTED = [
         "tests/engines/sql/test_shares.py -k join_late",
     ),
     Mutant(
+        "SQL: a waiter whose listener is taken for dead does not poll",
+        "engines/sql/commands.py",
+        '            listener, pid = "", 0\n',
+        "",
+        "tests/engines/sql/test_shares.py -k taken_for_dead",
+    ),
+    Mutant(
         "SQL: an interrupted request leaves its connection to the next one",
         "engines/sql/exchanges.py",
         "            if connection is not None:\n                self._drop(connection)\n",
@@ -815,6 +822,13 @@ PLANTED = [
         "boot = excluded.boot AND expires <= excluded.expires - excluded.ttl",
         "boot = excluded.boot",
         contract("sqlite", "basic"),
+    ),
+    Mutant(
+        "SQLite: an interrupted transaction keeps the file locked",
+        "engines/sql/sqlite/threads.py",
+        "                self._cursor.close()\n",
+        "                pass\n",
+        "tests/engines/test_sqlite.py -k leaves_unread",
     ),
     Mutant(
         "SQLite: a newcomer overtakes those who wait",

@@ -79,6 +79,8 @@ class SqliteStore:
         self.mutex = threading.RLock()
         self._busy_thread = 0
         self._connection: sqlite3.Connection | None = None
+        self._cursor: sqlite3.Cursor | None = None
+        """For the statements of commands."""
         self._acquires, self._closed = 0, False
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
@@ -145,8 +147,11 @@ class SqliteStore:
         self._begin()
 
     def close_connection(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens another. The cursor first: the traceback of
+        an interruption may keep it, and then its transaction would not end."""
         if self._connection is not None:
+            if self._cursor is not None:
+                self._cursor.close()
             self._connection.close()
             self._connection = None
 
@@ -193,10 +198,9 @@ class SqliteStore:
             rows = connection.execute(sql.ACQUIRE, values).fetchall()
             return Granted(rows[0][0]) if rows else Unanswered.NOTHING_DONE
         if type(request) is Release and waiters.has_row(request.holder):
-            cursor = connection.execute(
-                sql.RELEASE, (clock.now(), clock.boot, request.key, request.holder)
-            )
-            return DONE if cursor.rowcount else Unanswered.NOTHING_DONE
+            releasing = (clock.now(), clock.boot, request.key, request.holder)
+            is_done = connection.execute(sql.RELEASE, releasing).rowcount > 0
+            return DONE if is_done else Unanswered.NOTHING_DONE
         return Unanswered.NOT_SENT
 
     def _run(self, command: Command[T], until: float, results: Results | None = None) -> T:
@@ -211,13 +215,13 @@ class SqliteStore:
             return stop.value  # type: ignore[no-any-return]  # it is a T
 
     def _execute(self, statements: Sequence[Statement]) -> Results:
-        connection = self._connection
-        assert connection is not None  # noqa: S101 - it is open
+        cursor = self._cursor
+        assert cursor is not None  # noqa: S101 - it is open
         if len(statements) > 1:
-            connection.execute("BEGIN IMMEDIATE")
-        results = [rows_of(connection.execute(text.sql, values)) for text, values in statements]
+            cursor.execute("BEGIN IMMEDIATE")
+        results = [rows_of(cursor.execute(text.sql, values)) for text, values in statements]
         if len(statements) > 1:
-            connection.execute("COMMIT")
+            cursor.execute("COMMIT")
         return results
 
     def _retry_while_locked(self, until: float, work: Callable[..., T], *arguments: Any) -> T:
@@ -246,7 +250,7 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._cursor = connection, connection.cursor()
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         boot = boot_id()

@@ -178,3 +178,39 @@ def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
     steps.send([SimpleNamespace(ctime=1_000)])
     [answer] = end_of(steps, [None])
     assert isinstance(answer, Held)
+
+
+@pytest.mark.parametrize("ttl", [10.0, 60.0])
+def test_a_lease_whose_place_is_gone_after_a_lost_move_is_lost(
+    locks: Locks, claim: Claim, ttl: float
+) -> None:
+    """Its session ended before the move arrived. Nothing is written to another node: the path of no
+    place would be that of the root."""
+    old = claim.place
+    move(locks, claim).close()
+    renewing = locks.lengthen(Extend("job", "ann", ttl, 7), claim, 0.0)
+    next(renewing)
+    step = renewing.send([None, []])
+    assert isinstance(step, Send)
+    written: list[str] = []
+    connection: Any = SimpleNamespace(set_async=lambda path, *_: written.append(path))
+    step.calls[0].send(connection)
+    assert written == [old]
+    assert end_of(renewing, [NoNodeError()]) == [NOT_YOURS]
+
+
+def test_a_release_during_a_move_leaves_no_place_behind(
+    locks: Locks, claim: Claim, registry: Registry
+) -> None:
+    """It cannot know whether the move is carried out before or after what it sends itself."""
+    moving = move(locks, claim)
+    releasing = locks.release(SHORTER, [claim])
+    step = next(releasing)
+    assert isinstance(step, Send)
+    if len(step.calls) > 1:  # it looks for the place
+        releasing.send([None, [name_of(1, "ann", 7)]])
+    end_of(releasing, [NoNodeError()])  # the move came between
+    moving.send([["created", True]])
+    moving.send([SimpleNamespace()])
+    assert registry.find("ann") is claim
+    assert claim.pending_release, "the new place is deleted later"

@@ -274,7 +274,7 @@ class Locks:
         """Delete the places of these holders in one session."""
         try:
             for claim in claims:
-                if claim.doubtful:
+                if claim.doubtful and claim.mover is None:  # else the move may be carried out later
                     yield from self._find(claim)
             places = {claim.holder: claim.place for claim in claims if claim.place}
             replies = yield Send(session, [commands.delete(each) for each in places.values()])
@@ -310,11 +310,13 @@ class Locks:
             else:
                 yield Send(claim.session, [commands.delete(found)])
         # Not earlier: after an interruption, there may still be a place.
-        if own is None:
-            claim.gone()
-        else:
+        if own is not None:
             claim.session, claim.owner = own
             claim.found(path)
+        elif claim.held:  # it keeps the old path, at which each request finds that it is lost
+            claim.doubtful = False
+        else:
+            claim.gone()
 
 
 def _before(places: list[Place], claim: Claim) -> list[Place]:

@@ -214,3 +214,28 @@ def test_a_release_during_a_move_leaves_no_place_behind(
     moving.send([SimpleNamespace()])
     assert registry.find("ann") is claim
     assert claim.pending_release, "the new place is deleted later"
+
+
+def test_a_place_with_the_name_of_a_former_session_is_deleted_after_all(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lasts for as long as the session that it was made in, and would block its own client."""
+    request = Acquire("job", "ann", 10.0)
+    first = locks.acquire(request, 0.0)
+    next(first)
+    first.send([])  # connected
+    monkeypatch.setattr(SHORTER, "id", 3)
+    place = name_of(1, "ann", 7)
+    made = SimpleNamespace(czxid=7, ctime=0, ephemeralOwner=3)
+    first.send([(f"/job/{place}", made), [place]])
+    first.close()  # whether it was deleted is unknown
+    again = locks.acquire(request, 0.0)
+    next(again)
+    looking = again.send([])
+    assert isinstance(looking, Send)
+    deleting = again.send([None, [place]])
+    assert isinstance(deleting, Send)
+    deleted: list[str] = []
+    connection: Any = SimpleNamespace(delete_async=deleted.append)
+    deleting.calls[0].send(connection)
+    assert deleted == [f"//holdfast/locks/job/{place}"]

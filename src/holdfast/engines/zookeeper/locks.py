@@ -148,11 +148,11 @@ class Locks:
         if isinstance(made, UnimplementedError):
             raise Rejected("the server is too old: ZooKeeper 3.5 or later is needed")
         place, known = made
-        claim.found(place, known.czxid)
-        claim.created_at = known.ctime
         if known.ephemeralOwner != claim.owner:  # another session has begun meanwhile
             yield Send(session, [commands.delete(place)])
             return None
+        claim.found(place, known.czxid)
+        claim.created_at = known.ctime
         return names
 
     def _make_queue(self, session: Session, queue: str) -> Steps[None]:

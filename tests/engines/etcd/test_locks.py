@@ -64,21 +64,21 @@ def test_a_release_is_not_confirmed_by_another_one_that_may_fail(
     locks: Locks, claim: Claim
 ) -> None:
     """After an interruption, the caller and the background task release at the same time."""
-    first, second = locks.release(RELEASES), locks.release(RELEASES)
+    first, second = locks.release(RELEASES, set()), locks.release(RELEASES, set())
     next(first)
     assert next(second), "it is sent, too"
     first.close()  # its connection was lost
-    third = locks.release(RELEASES)
+    third = locks.release(RELEASES, set())
     assert next(third), "the claim is still there"
     assert end_of(second, DELETED) == DONE
     assert end_of(third, NOT_DELETED) == DONE, "the second one has deleted it"
     with pytest.raises(StopIteration):
-        next(locks.release(RELEASES))
+        next(locks.release(RELEASES, set()))
 
 
 def test_of_two_releases_both_are_confirmed(locks: Locks, claim: Claim, registry: Registry) -> None:
     claim.revision = 7
-    first, second = locks.release(RELEASES), locks.release(RELEASES)
+    first, second = locks.release(RELEASES, set()), locks.release(RELEASES, set())
     next(first)
     [late] = cast("list[Call]", next(second))
     assert end_of(first, DELETED) == DONE

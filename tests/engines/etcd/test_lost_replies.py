@@ -258,6 +258,19 @@ def test_giving_back(server: EtcdServer, store: UnreliableStore, fate: Fate) -> 
         nothing_is_left(server)
 
 
+@pytest.mark.parametrize("fate", FATES)
+def test_giving_back_a_lease_with_a_session_of_its_own(
+    server: EtcdServer, store: UnreliableStore, fate: Fate
+) -> None:
+    """Its place was deleted; what is lost is the end of its session, which has nothing any more."""
+    [granted] = store.ask([Acquire("door", "ann", 30, renew=False)], clock() + 10)
+    assert isinstance(granted, Granted)
+    with store.losing(1, fate, end=2) as loss:
+        assert isinstance(ask(store, Release("door", "ann")), Done)
+    loss.arrive()
+    assert not server.keys()
+
+
 def test_giving_back_what_is_gone(server: EtcdServer, store: UnreliableStore) -> None:
     ask(store, taking("ann"))
     server.clear()

@@ -95,7 +95,7 @@ class Exchanges:
         if isinstance(first, Acquire):
             return partial(self._locks.acquire, first, now)
         if isinstance(first, Release):
-            return partial(self._locks.release, cast("Sequence[Release]", requests))
+            return partial(self._locks.release, cast("Sequence[Release]", requests), set())
         if isinstance(first, Extend):
             return partial(self._locks.extend, cast("Sequence[Extend]", requests), now)
         if isinstance(first, Inspect):

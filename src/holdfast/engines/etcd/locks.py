@@ -305,8 +305,11 @@ class Locks:
                 return False
         raise Rejected("its place was changed at every try")
 
-    def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
-        """Delete the places of these holders, all together."""
+    def release(self, requests: Sequence[Release], released: set[str]) -> Steps[list[Answer]]:
+        """Delete the places of these holders, all together.
+
+        `released` is kept if the exchange begins again: the holders whose lease was ended, by now.
+        """
         claims = self._registry.find(request.holder for request in requests)
         repeated = {claim.holder for claim in claims if claim.leaving}
         replies: list[Any] = []
@@ -320,7 +323,6 @@ class Locks:
             if not replies:
                 for claim in claims:
                     self._registry.release_failed(claim)
-        released: set[str] = set()
         for claim, reply in zip(claims, replies, strict=True):
             if isinstance(reply, ErrorReply):
                 self._registry.release_failed(claim)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from holdfast.cli.lab.simulate import simulate
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim
-from holdfast.engines.zookeeper.sessions import Session, Steps
+from holdfast.engines.zookeeper.sessions import Calls, Session
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
 from holdfast.lab.simulator.faults import Pause
@@ -82,7 +82,7 @@ def test_a_lease_on_a_session_that_the_leader_may_have_given_up_is_found(
 def test_a_place_that_was_not_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply to its creation was lost, and its holder has released the lock."""
 
-    def find(locks: Locks, claim: Claim) -> Steps[None]:
+    def find(locks: Locks, claim: Claim) -> Calls[None]:
         claim.gone()
         yield from ()
 

@@ -15,7 +15,7 @@ from holdfast.core.messages import (
     Release,
 )
 from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
+from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.protocol import messages
 from holdfast.engines.etcd.sessions import Claim, Registry
@@ -50,7 +50,7 @@ DELETED = messages["TxnResponse"](
 NOT_DELETED = messages["TxnResponse"]()
 
 
-def end_of(steps: Steps[list[Answer]], reply: Any) -> Answer:
+def end_of(steps: Calls[list[Answer]], reply: Any) -> Answer:
     while True:  # an etcd lease that is not needed any more is revoked
         try:
             steps.send([reply])
@@ -115,7 +115,7 @@ def test_a_renewal_during_a_move_to_another_session_is_no_loss(
         assert isinstance(answer, Failed)
 
 
-def move(locks: Locks, claim: Claim, ttl: float) -> Steps[list[Answer]]:
+def move(locks: Locks, claim: Claim, ttl: float) -> Calls[list[Answer]]:
     """An extension that knows that the place is there, and is about to move it."""
     steps = locks.extend([Extend("door", "ben", ttl, 7)], 1)
     next(steps)
@@ -129,7 +129,7 @@ def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, l
     moves = [move(locks, claim, ttl) for ttl in (50, 60)]
     refused: list[Answer] = []
 
-    def go_on(steps: Steps[list[Answer]]) -> None:
+    def go_on(steps: Calls[list[Answer]]) -> None:
         try:
             steps.send([SimpleNamespace(keys=[claim.place])])
         except StopIteration as end:

@@ -13,7 +13,7 @@ from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Fai
 from holdfast.engines.zookeeper.commands import Tree, name_of
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
-from holdfast.engines.zookeeper.sessions import Send, Steps
+from holdfast.engines.zookeeper.sessions import Calls, Send
 from tests.engines.meanwhile import meanwhile
 
 
@@ -61,14 +61,14 @@ def locks(registry: Registry) -> Locks:
     return Locks(Tree("/"), sessions, registry, lambda: 0.0, Random(1))
 
 
-def end_of(steps: Steps[list[Answer]], replies: list[Any]) -> list[Answer]:
+def end_of(steps: Calls[list[Answer]], replies: list[Any]) -> list[Answer]:
     with pytest.raises(StopIteration) as end:
         steps.send(replies)
     answers: list[Answer] = end.value.value
     return answers
 
 
-def move(locks: Locks, claim: Claim) -> Steps[list[Answer]]:
+def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
     """The request to move it has been sent, and is not answered yet."""
     steps = locks.lengthen(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(steps)
@@ -131,7 +131,7 @@ def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, l
     moves = [locks.lengthen(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
     refused: list[Answer] = []
 
-    def begin(steps: Steps[list[Answer]]) -> None:
+    def begin(steps: Calls[list[Answer]]) -> None:
         try:
             next(steps)
         except StopIteration as end:

@@ -60,7 +60,7 @@ class KeepAlives(NamedTuple):
 
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Call | list[Call] | KeepAlives, Any, T]
+Calls: TypeAlias = Generator[Call | list[Call] | KeepAlives, Any, T]
 """An exchange with one endpoint: it yields a call, or several that go out together, and is sent the
 replies. It is closed in the middle if there is no reply, and begun again at another endpoint."""
 

@@ -21,7 +21,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import cells, inspect
-from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
+from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
 from holdfast.engines.etcd.connection import (
     Connection,
     Connections,
@@ -89,7 +89,7 @@ class Exchanges:
         self.registry.begin()
         self.watches.begin()
 
-    def _steps(self, requests: Sequence[Request]) -> Callable[[], Steps[Sequence[Answer]]]:
+    def _steps(self, requests: Sequence[Request]) -> Callable[[], Calls[Sequence[Answer]]]:
         """What begins the exchange for these requests with an endpoint."""
         first, now = requests[0], self.clock()
         if isinstance(first, Acquire):
@@ -109,7 +109,7 @@ class Exchanges:
         return partial(inspect.list_locks, first)
 
     def _exchange(
-        self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
+        self, begin: Callable[[], Calls[T]], until: float, *, once: bool = False
     ) -> Effects[T | Failed]:
         """Have an exchange with one endpoint after the other, until one of them answers. `once`:
         only with the first, since what may have been done must not be done again."""

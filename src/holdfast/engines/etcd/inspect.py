@@ -6,8 +6,8 @@ from typing import Any
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
 from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.commands import (
+    Calls,
     Span,
-    Steps,
     lock_of,
     names_after,
     queue_of,
@@ -20,13 +20,13 @@ PAGE = 1000
 """How many places are read at a time."""
 
 
-def inspect(request: Inspect) -> Steps[list[Answer]]:
+def inspect(request: Inspect) -> Calls[list[Answer]]:
     """Who holds this one, and how many wait."""
     head, waiters = yield from _head(request.key)
     return [Listing((yield from _seen([(request.key, head, waiters)] if head else [])))]
 
 
-def list_locks(request: List) -> Steps[list[Answer]]:
+def list_locks(request: List) -> Calls[list[Answer]]:
     """The holders of each lock, from as many queues as wanted."""
     last, exhausted = request.after, False
     while not exhausted:
@@ -41,7 +41,7 @@ def list_locks(request: List) -> Steps[list[Answer]]:
     return [Listing(())]
 
 
-def _queues(prefix: str, last: str, limit: int) -> Steps[tuple[dict[str, list[Any]], bool]]:
+def _queues(prefix: str, last: str, limit: int) -> Calls[tuple[dict[str, list[Any]], bool]]:
     """The places in more than `limit` queues, if there are that many; whether there are more."""
     span, more = names_after(prefix, last), True
     queues: dict[str, list[Any]] = {}
@@ -57,7 +57,7 @@ def _queues(prefix: str, last: str, limit: int) -> Steps[tuple[dict[str, list[An
     return queues, more
 
 
-def _head(key: str) -> Steps[tuple[list[Any], int]]:
+def _head(key: str) -> Calls[tuple[list[Any], int]]:
     """The places that hold a lock, and how many wait."""
     queue = queue_of(key)
     reply = accepted((yield commands.first_of(queue)))
@@ -74,7 +74,7 @@ def _holders(places: Sequence[Any]) -> list[Any]:
     return holders(places, lambda place: shares_of(place.key))
 
 
-def _heads(queues: dict[str, list[Any]]) -> Steps[tuple[Seen, ...]]:
+def _heads(queues: dict[str, list[Any]]) -> Calls[tuple[Seen, ...]]:
     """The holders in each queue. Their values are read one by one: between them there may be cells
     of any size."""
     heads = {name: _holders(sorted(places, key=_creation)) for name, places in queues.items()}
@@ -96,7 +96,7 @@ def _creation(place: Any) -> int:
     return int(place.create_revision)
 
 
-def _seen(heads: list[tuple[str, list[Any], int]]) -> Steps[tuple[Seen, ...]]:
+def _seen(heads: list[tuple[str, list[Any], int]]) -> Calls[tuple[Seen, ...]]:
     """Those whose etcd leases live, and for how long."""
     leases = list(dict.fromkeys(place.lease for _, head, _ in heads for place in head))
     lives = yield [commands.time_to_live(lease) for lease in leases]
@@ -120,7 +120,7 @@ def _holder(place: Any) -> str:
     return holder
 
 
-def break_lock(request: Break, known: dict[str, Any]) -> Steps[list[Answer]]:
+def break_lock(request: Break, known: dict[str, Any]) -> Calls[list[Answer]]:
     """Delete the places of the holders, or of that one; each finds that out when it extends its
     lease.
 

@@ -29,7 +29,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import KeepAlives, Place, Steps, queue_of, shares_of
+from holdfast.engines.etcd.commands import Calls, KeepAlives, Place, queue_of, shares_of
 from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
     ErrorReply,
@@ -58,7 +58,7 @@ class Locks:
     def __init__(self, registry: Registry, watches: Watches, host: StoreHost) -> None:
         self._registry, self._watches, self._clock = registry, watches, host.clock
 
-    def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
+    def acquire(self, request: Acquire, asked_at: float) -> Calls[list[Answer]]:
         """Hold the lock if it is free, or wait for it if that is wanted."""
         ttl = ceil(request.ttl)
         if not request.renew:  # else its renewals do
@@ -86,14 +86,14 @@ class Locks:
                 claim = yield from self._restart(claim, request, ttl)
         raise Rejected("the session of its place ended at every try")
 
-    def _restart(self, claim: Claim, request: Acquire, ttl: int) -> Steps[Claim]:
+    def _restart(self, claim: Claim, request: Acquire, ttl: int) -> Calls[Claim]:
         """Begin with another place, in another session: this one may be created late, or its
         session has ended."""
         claim = self._registry.restart(claim, request, ttl)
         yield from self.revoke(self._registry.take_unused())
         return claim
 
-    def _join(self, claim: Claim) -> Steps[bool]:
+    def _join(self, claim: Claim) -> Calls[bool]:
         """Go to the end of the queue; whether there is a place before."""
         session, now = claim.session, self._clock()
         if session.is_due(now) and not (yield from self._be_fresh(session, now)):
@@ -111,7 +111,7 @@ class Locks:
         before = [each for each in _in_order(reply.responses[1:]) if each.key != claim.place]
         return self._watch(claim, before, claim.revision)
 
-    def _get(self, claim: Claim, ttl: int, asked_at: float) -> Steps[Answer | None]:
+    def _get(self, claim: Claim, ttl: int, asked_at: float) -> Calls[Answer | None]:
         """Hold the lock if it is this claim's turn; None if its place or its session is gone."""
         session = self._registry.session_for(claim, ttl)
         if not (yield from self._be_fresh(session, asked_at)):
@@ -130,7 +130,7 @@ class Locks:
                 return Granted(answer.fence, ttl=session.ttl)
         return answer
 
-    def _take(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+    def _take(self, claim: Claim, session: Session) -> Calls[Answer | None]:
         """Hold the lock if it is free, or there is room beside its holders and no client waits."""
         self._registry.move(claim, session)
         queue, since = queue_of(claim.key), 0
@@ -153,7 +153,7 @@ class Locks:
                 return HELD
             since = reply.header.revision  # there is room, unless another one comes first
 
-    def _confirm(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+    def _confirm(self, claim: Claim, session: Session) -> Calls[Answer | None]:
         """Hold the lock if the place is there, and is the first."""
         queue, place = queue_of(claim.key), _place(claim)
         reply = yield commands.confirm(queue, place, session.lease, claim.holder)
@@ -168,7 +168,7 @@ class Locks:
             return None  # the place is gone, or the one before; or an earlier try was carried out
         return HELD
 
-    def _confirm_share(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+    def _confirm_share(self, claim: Claim, session: Session) -> Calls[Answer | None]:
         """Hold the lock if the place is there, and has its turn."""
         place = _place(claim)
         reply = accepted((yield commands.look(queue_of(claim.key), place)))
@@ -198,7 +198,7 @@ class Locks:
         accepted(reply)
         return False
 
-    def _be_fresh(self, session: Session, since: float) -> Steps[bool]:
+    def _be_fresh(self, session: Session, since: float) -> Calls[bool]:
         """Have the session last for its ttl from about `since`: create the etcd lease, or send a
         keep-alive, unless one was sent just before. False if the servers have ended it."""
         if not session.granted:
@@ -213,7 +213,7 @@ class Locks:
         yield from self.keep_alive([session])
         return session.is_fresh(since)
 
-    def keep_alive(self, sessions: Sequence[Session]) -> Steps[None]:
+    def keep_alive(self, sessions: Sequence[Session]) -> Calls[None]:
         """Keep sessions alive, and delete what is not to live on with them."""
         sent_at = self._clock()
         self._registry.expire(sent_at)
@@ -228,7 +228,7 @@ class Locks:
             yield [commands.delete(place) for place in strays]
         yield from self.revoke(self._registry.take_unused())
 
-    def keep_waiters(self) -> Steps[None]:
+    def keep_waiters(self) -> Calls[None]:
         """Keep the sessions alive that waiters need."""
         now = self._clock()
         sessions = [
@@ -239,12 +239,12 @@ class Locks:
         if sessions:
             yield from self.keep_alive(sessions)
 
-    def revoke(self, leases: Sequence[int]) -> Steps[None]:
+    def revoke(self, leases: Sequence[int]) -> Calls[None]:
         """End etcd leases."""
         if leases:
             yield [commands.revoke(lease) for lease in leases]
 
-    def extend(self, requests: Sequence[Extend], asked_at: float) -> Steps[list[Answer]]:
+    def extend(self, requests: Sequence[Extend], asked_at: float) -> Calls[list[Answer]]:
         """Keep the sessions alive, and see which places are still there."""
         claims = [self._registry.find_held(request.holder) for request in requests]
         before = {claim: claim.session for claim in claims if claim is not None}
@@ -272,7 +272,7 @@ class Locks:
                 answers.append(NOT_YOURS if is_known else MOVING)
         return answers
 
-    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Steps[Answer]:
+    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[Answer]:
         ttl, session = ceil(request.ttl), claim.session
         if ttl > session.ttl:
             mover = object()
@@ -287,7 +287,7 @@ class Locks:
         claim.ends_at = max(claim.ends_at, asked_at + request.ttl)
         return DONE
 
-    def _move(self, claim: Claim, ttl: int, asked_at: float) -> Steps[bool]:
+    def _move(self, claim: Claim, ttl: int, asked_at: float) -> Calls[bool]:
         """Attach the place to a session of a longer ttl; False if the place is gone."""
         session = self._registry.session_for(claim, ttl)
         if not (yield from self._be_fresh(session, asked_at)):
@@ -305,7 +305,7 @@ class Locks:
                 return False
         raise Rejected("its place was changed at every try")
 
-    def release(self, requests: Sequence[Release], released: set[str]) -> Steps[list[Answer]]:
+    def release(self, requests: Sequence[Release], released: set[str]) -> Calls[list[Answer]]:
         """Delete the places of these holders, all together.
 
         `released` is kept if the exchange begins again: the holders whose lease was ended, by now.

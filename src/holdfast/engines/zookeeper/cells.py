@@ -8,13 +8,13 @@ from holdfast.core.messages import CHANGED, DONE, Answer, Read, Write
 from holdfast.core.records import Versioned
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import Tree, parents
-from holdfast.engines.zookeeper.sessions import Rejected, Send, Sessions, Steps
+from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Sessions
 
 TEXT, BYTES = b"t", b"b"
 """What the value of a cell begins with."""
 
 
-def read(tree: Tree, sessions: Sessions, request: Read) -> Steps[list[Answer]]:
+def read(tree: Tree, sessions: Sessions, request: Read) -> Calls[list[Answer]]:
     """The value; its version is that of the node, counted from 1."""
     path = tree.cell(request.key)
     calls = [commands.sync(), commands.get(path)]
@@ -28,7 +28,7 @@ def read(tree: Tree, sessions: Sessions, request: Read) -> Steps[list[Answer]]:
     return [Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)]
 
 
-def write(tree: Tree, sessions: Sessions, request: Write) -> Steps[list[Answer]]:
+def write(tree: Tree, sessions: Sessions, request: Write) -> Calls[list[Answer]]:
     """Write the value if its version is the expected one."""
     session = sessions.any()
     path, value = tree.cell(request.key), request.value

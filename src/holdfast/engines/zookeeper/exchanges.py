@@ -51,11 +51,11 @@ from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import (
     HEARTBEATS,
+    Calls,
     Rejected,
     Send,
     Session,
     Sessions,
-    Steps,
     Terms,
 )
 
@@ -152,7 +152,7 @@ class Exchanges:
 
     def _other(
         self, request: Break | Inspect | List | Read | Write
-    ) -> Callable[[], Steps[list[Answer]]]:
+    ) -> Callable[[], Calls[list[Answer]]]:
         tree, sessions = self._tree, self.sessions
         if isinstance(request, Inspect):
             return partial(inspect.inspect, tree, sessions, request)
@@ -198,7 +198,7 @@ class Exchanges:
         return parts
 
     def _exchange(
-        self, begin: Callable[[], Steps[list[Answer]]], until: float, *, once: bool = False
+        self, begin: Callable[[], Calls[list[Answer]]], until: float, *, once: bool = False
     ) -> Exchange[list[Answer]]:
         """Have an exchange with the servers, until it is over, or its time is. `once`: it must not
         begin again."""

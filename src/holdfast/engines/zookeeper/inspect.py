@@ -19,15 +19,15 @@ from holdfast.engines.zookeeper.commands import (
     read_entry,
     secret_of,
 )
-from holdfast.engines.zookeeper.sessions import Send, Session, Sessions, Steps
+from holdfast.engines.zookeeper.sessions import Calls, Send, Session, Sessions
 
 
-def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Steps[list[Answer]]:
+def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Calls[list[Answer]]:
     """The holders of a lock, and how many wait."""
     return [Listing((yield from _seen(tree, sessions.any(), [request.key])))]
 
 
-def list_locks(tree: Tree, sessions: Sessions, request: List) -> Steps[list[Answer]]:
+def list_locks(tree: Tree, sessions: Sessions, request: List) -> Calls[list[Answer]]:
     """The held locks, from as many as wanted."""
     session = sessions.any()
     _, names = yield Send(session, [commands.sync(), commands.children(tree.locks)])
@@ -44,7 +44,7 @@ def list_locks(tree: Tree, sessions: Sessions, request: List) -> Steps[list[Answ
     return [Listing(())]
 
 
-def _seen(tree: Tree, session: Session, keys: list[str]) -> Steps[tuple[Seen, ...]]:
+def _seen(tree: Tree, session: Session, keys: list[str]) -> Calls[tuple[Seen, ...]]:
     """Those of these locks that are held."""
     queues = yield from _queues(tree, session, keys)
     paths = [
@@ -66,7 +66,7 @@ def _seen(tree: Tree, session: Session, keys: list[str]) -> Steps[tuple[Seen, ..
     return tuple(found)
 
 
-def _queues(tree: Tree, session: Session, keys: list[str]) -> Steps[list[list[Place]]]:
+def _queues(tree: Tree, session: Session, keys: list[str]) -> Calls[list[list[Place]]]:
     """The places in each queue."""
     calls = [commands.sync(), *(commands.children(tree.queue(key)) for key in keys)]
     _, *found = yield Send(session, calls)
@@ -75,7 +75,7 @@ def _queues(tree: Tree, session: Session, keys: list[str]) -> Steps[list[list[Pl
 
 def break_lock(
     tree: Tree, sessions: Sessions, request: Break, broken: list[Place]
-) -> Steps[list[Answer]]:
+) -> Calls[list[Answer]]:
     """Delete the places of the holders, or of that one; each finds that out when it extends its
     lease.
 

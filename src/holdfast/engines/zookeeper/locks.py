@@ -43,7 +43,7 @@ from holdfast.engines.zookeeper.commands import (
     write_entry,
 )
 from holdfast.engines.zookeeper.registry import Claim, Registry
-from holdfast.engines.zookeeper.sessions import Rejected, Send, Session, Sessions, Steps
+from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, Sessions
 
 SHARES_OF = attrgetter("shares")
 
@@ -76,7 +76,7 @@ class Locks:
         self._tree, self._sessions, self._registry, self._clock = tree, sessions, registry, clock
         self._chance = chance
 
-    def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
+    def acquire(self, request: Acquire, asked_at: float) -> Calls[list[Answer]]:
         """Hold the lock if the place has its turn; else wait for it, if that is wanted."""
         session = self._sessions.of(request.ttl)
         claim = self._registry.open(request.key, request.holder, session)
@@ -106,7 +106,7 @@ class Locks:
             if not any(isinstance(each, NoNodeError) for each in there):
                 return [Held(BACKSTOP, wakes=True)]
 
-    def _have_place(self, claim: Claim, queue: str, request: Acquire) -> Steps[list[Place] | None]:
+    def _have_place(self, claim: Claim, queue: str, request: Acquire) -> Calls[list[Place] | None]:
         """Have a place in the queue. Returns all places; None if it has none."""
         session = claim.session
         if not session.id or session.id != claim.owner:
@@ -125,7 +125,7 @@ class Locks:
             return None
         return in_order(names)
 
-    def _acknowledge(self, claim: Claim, queue: str) -> Steps[Any]:
+    def _acknowledge(self, claim: Claim, queue: str) -> Calls[Any]:
         """Have the leader acknowledge that the place is there."""
         calls = [commands.put(claim.place, claim.entry), commands.children(queue)]
         written, names = yield Send(claim.session, calls)
@@ -135,7 +135,7 @@ class Locks:
         claim.created_at = written.ctime
         return names
 
-    def _join(self, claim: Claim, queue: str, request: Acquire) -> Steps[Any]:
+    def _join(self, claim: Claim, queue: str, request: Acquire) -> Calls[Any]:
         """Go to the end of the queue, and list it in the same round trip."""
         session = claim.session
         claim.owner, claim.doubtful = session.id, True
@@ -155,7 +155,7 @@ class Locks:
         claim.created_at = known.ctime
         return names
 
-    def _make_queue(self, session: Session, queue: str) -> Steps[None]:
+    def _make_queue(self, session: Session, queue: str) -> Calls[None]:
         """Create a queue, and what is missing above it. It may exist already."""
         replies = yield Send(session, [commands.container(queue)])
         if isinstance(replies[0], NoNodeError):
@@ -164,7 +164,7 @@ class Locks:
         if missing and any(isinstance(each, NoAuthError) for each in replies):
             raise Rejected(f"NoAuth: this user has no right to create {queue}")
 
-    def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Steps[bool]:
+    def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Calls[bool]:
         """Whether the lock is held, so that a try has to give up. Some of these places may be of
         other tries, which delete theirs soon: if the last of those is young, wait for a moment, and
         give False, so that the caller looks again."""
@@ -181,7 +181,7 @@ class Locks:
         yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
         return False
 
-    def _hold(self, claim: Claim, asked_at: float) -> Steps[Granted | None]:
+    def _hold(self, claim: Claim, asked_at: float) -> Calls[Granted | None]:
         """The place has its turn. None if its session has ended."""
         yield from self._be_fresh(claim.session, asked_at)
         if claim.session.id != claim.owner:
@@ -190,7 +190,7 @@ class Locks:
         claim.ends_at, claim.watched = asked_at + ttl, ()
         return Granted(claim.fence, ttl=ttl)
 
-    def _be_fresh(self, session: Session, since: float) -> Steps[None]:
+    def _be_fresh(self, session: Session, since: float) -> Calls[None]:
         """Have the leader count the session's timeout from about `since`, or later. If another
         session has begun meanwhile, this is about that one."""
         while not session.is_fresh(since):
@@ -203,7 +203,7 @@ class Locks:
         requests: Sequence[Extend],
         claims: Sequence[Claim],
         asked_at: float,
-    ) -> Steps[list[Answer]]:
+    ) -> Calls[list[Answer]]:
         """Extend leases of one session: one write is proof for them all, and the other places are
         looked for behind it."""
         there: list[bool] = []
@@ -231,7 +231,7 @@ class Locks:
                 answers.append(NOT_YOURS)
         return answers
 
-    def lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
+    def lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         """Extend a lease beyond the timeout of its session: replace its place by one of another
         session, with the same number, so that no other place comes between."""
         mover = object()
@@ -243,7 +243,7 @@ class Locks:
             if claim.mover is mover:
                 claim.mover = None
 
-    def _lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
+    def _lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         if claim.doubtful:
             yield from self._find(claim)
         if request.ttl <= claim.session.ttl:  # an earlier try was carried out
@@ -270,7 +270,7 @@ class Locks:
             yield Send(session, [commands.delete(place)])
         return answers
 
-    def release(self, session: Session, claims: Sequence[Claim]) -> Steps[list[Answer]]:
+    def release(self, session: Session, claims: Sequence[Claim]) -> Calls[list[Answer]]:
         """Delete the places of these holders in one session."""
         try:
             for claim in claims:
@@ -294,7 +294,7 @@ class Locks:
         }
         return [DONE if each.held and each.holder in deleted else NOT_YOURS for each in claims]
 
-    def _find(self, claim: Claim) -> Steps[None]:
+    def _find(self, claim: Claim) -> Calls[None]:
         """Look for a place that may have been created. One of an earlier session is deleted."""
         queue, secret = self._tree.queue(claim.key), secret_of(claim.holder)
         # This server may be behind the one that was asked to create it.

@@ -231,7 +231,7 @@ class Send(NamedTuple):
     calls: list[Call]
 
 
-Steps: TypeAlias = Generator[Send | Sleep, list[Any], T]
+Calls: TypeAlias = Generator[Send | Sleep, list[Any], T]
 """An exchange with the servers. It is sent the replies: a result, or one of the errors that are
 `ANSWERS`. It is closed in the middle if there is no reply."""
 

@@ -70,7 +70,7 @@ def end_of(steps: Calls[list[Answer]], replies: list[Any]) -> list[Answer]:
 
 def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
     """The request to move it has been sent, and is not answered yet."""
-    steps = locks.lengthen(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    steps = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(steps)
     step = steps.send([])
     assert isinstance(step, Send)
@@ -113,7 +113,7 @@ def test_a_move_whose_reply_was_lost_is_looked_for(
 ) -> None:
     old = claim.place.rpartition("/")[2]
     move(locks, claim).close()
-    renewing = locks.lengthen(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    renewing = locks.move_to_longer_session(Extend("job", "ann", 10.0, 7), claim, 0.0)
     looking = next(renewing)
     assert isinstance(looking, Send)
     assert looking.session is LONGER, "a server that knows what came of the move"
@@ -128,7 +128,10 @@ def test_a_move_whose_reply_was_lost_is_looked_for(
 @pytest.mark.parametrize("line", range(8))
 def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, line: int) -> None:
     """Whichever line of the one is the last before the other: it would take it for a loss."""
-    moves = [locks.lengthen(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
+    moves = [
+        locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
+        for ttl in (50.0, 60.0)
+    ]
     refused: list[Answer] = []
 
     def begin(steps: Calls[list[Answer]]) -> None:
@@ -137,27 +140,27 @@ def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, l
         except StopIteration as end:
             refused.extend(end.value)
 
-    with meanwhile(line, ("lengthen", "begin_move"), lambda: begin(moves[1])):
+    with meanwhile(line, ("move_to_longer_session", "begin_move"), lambda: begin(moves[1])):
         begin(moves[0])
     assert [type(each) for each in refused] == [Failed]
 
 
 def test_one_move_at_a_time(locks: Locks, claim: Claim) -> None:
-    first = locks.lengthen(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    first = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(first)
     with pytest.raises(StopIteration) as end:
-        next(locks.lengthen(Extend("job", "ann", 50.0, 7), claim, 0.0))
+        next(locks.move_to_longer_session(Extend("job", "ann", 50.0, 7), claim, 0.0))
     [answer] = end.value.value
     assert isinstance(answer, Failed)
     first.close()
-    next(locks.lengthen(Extend("job", "ann", 50.0, 7), claim, 0.0))
+    next(locks.move_to_longer_session(Extend("job", "ann", 50.0, 7), claim, 0.0))
 
 
 def test_a_lease_that_is_being_released_is_not_moved_to_another_session(
     locks: Locks, claim: Claim
 ) -> None:
     """Its release deletes the place that it knows, and would leave the new one behind."""
-    steps = locks.lengthen(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    steps = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(steps)  # the longer session is being connected
     claim.pending_release = True
     assert end_of(steps, []) == [NOT_YOURS]
@@ -188,7 +191,7 @@ def test_a_lease_whose_place_is_gone_after_a_lost_move_is_lost(
     place would be that of the root."""
     old = claim.place
     move(locks, claim).close()
-    renewing = locks.lengthen(Extend("job", "ann", ttl, 7), claim, 0.0)
+    renewing = locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
     next(renewing)
     step = renewing.send([None, []])
     assert isinstance(step, Send)

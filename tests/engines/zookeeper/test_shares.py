@@ -98,7 +98,7 @@ class TestShares(QueueShares):
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """A writer that tries once has a place for a moment: a reader looks again then."""
-        monkeypatch.setattr(locks, "SETTLED", 600.0)
+        monkeypatch.setattr(locks, "OLD_ENOUGH", 600.0)
         made = {"ephemeral": True, "sequence": True}
         reader = eye.create(f"{QUEUE}/1f_reader=0_w", b"20 0 reader", makepath=True, **made)
         writer = eye.create(f"{QUEUE}/1f_writer_", b"20 0 writer", **made)

@@ -68,7 +68,7 @@ class Locks:
         if claim.doubtful:
             found = accepted((yield commands.find(claim.place))).kvs
             claim.doubtful = False
-            _note(claim, found)
+            _note_place(claim, found)
             if not found:
                 claim = yield from self._restart(claim, request, ttl)
         for _ in range(TRIES):
@@ -96,7 +96,7 @@ class Locks:
     def _join(self, claim: Claim) -> Calls[bool]:
         """Go to the end of the queue; whether there is a place before."""
         session, now = claim.session, self._clock()
-        if session.is_due(now) and not (yield from self._be_fresh(session, now)):
+        if session.is_due(now) and not (yield from self._ensure_fresh(session, now)):
             return False
         claim.doubtful = True
         queue = queue_of(claim.key)
@@ -105,7 +105,7 @@ class Locks:
         if self._has_ended(session, reply):
             return False
         if not reply.succeeded:  # an earlier try was carried out late
-            _note(claim, reply.responses[0].response_range.kvs)
+            _note_place(claim, reply.responses[0].response_range.kvs)
             return False
         claim.revision = claim.modified = reply.header.revision
         before = [each for each in _in_order(reply.responses[1:]) if each.key != claim.place]
@@ -114,7 +114,7 @@ class Locks:
     def _get(self, claim: Claim, ttl: int, asked_at: float) -> Calls[Answer | None]:
         """Hold the lock if it is this claim's turn; None if its place or its session is gone."""
         session = self._registry.session_for(claim, ttl)
-        if not (yield from self._be_fresh(session, asked_at)):
+        if not (yield from self._ensure_fresh(session, asked_at)):
             return None
         if not claim.revision:
             answer = yield from self._take(claim, session)
@@ -145,7 +145,7 @@ class Locks:
                 return Granted(claim.revision)
             mine, *others = reply.responses
             if mine.response_range.kvs:  # an earlier try was carried out late
-                _note(claim, mine.response_range.kvs)
+                _note_place(claim, mine.response_range.kvs)
                 return None
             if _in_the_way(claim, _in_order(others)):
                 self._registry.close(claim)
@@ -163,7 +163,7 @@ class Locks:
             claim.modified = reply.header.revision
             return Granted(claim.revision)
         mine, before = (each.response_range.kvs for each in reply.responses)
-        _note(claim, mine)
+        _note_place(claim, mine)
         if not claim.revision or not self._watch(claim, before, reply.header.revision):
             return None  # the place is gone, or the one before; or an earlier try was carried out
         return HELD
@@ -181,7 +181,7 @@ class Locks:
             if reply.succeeded:
                 claim.modified = reply.header.revision
                 return Granted(claim.revision)
-        _note(claim, reply.responses[0].response_range.kvs)
+        _note_place(claim, reply.responses[0].response_range.kvs)
         return None  # the place is gone, or an earlier try was carried out
 
     def _watch(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
@@ -198,7 +198,7 @@ class Locks:
         accepted(reply)
         return False
 
-    def _be_fresh(self, session: Session, since: float) -> Calls[bool]:
+    def _ensure_fresh(self, session: Session, since: float) -> Calls[bool]:
         """Have the session last for its ttl from about `since`: create the etcd lease, or send a
         keep-alive, unless one was sent just before. False if the servers have ended it."""
         if not session.granted:
@@ -290,7 +290,7 @@ class Locks:
     def _move(self, claim: Claim, ttl: int, asked_at: float) -> Calls[bool]:
         """Attach the place to a session of a longer ttl; False if the place is gone."""
         session = self._registry.session_for(claim, ttl)
-        if not (yield from self._be_fresh(session, asked_at)):
+        if not (yield from self._ensure_fresh(session, asked_at)):
             raise Rejected("the etcd lease to move to has ended meanwhile")
         for _ in range(TRIES):
             attach = commands.attach(_place(claim), session.lease, claim.holder)
@@ -300,7 +300,7 @@ class Locks:
                 self._registry.move(claim, session)
                 yield from self.revoke(self._registry.take_unused())
                 return True
-            _note(claim, reply.responses[0].response_range.kvs)
+            _note_place(claim, reply.responses[0].response_range.kvs)
             if not claim.revision:
                 return False
         raise Rejected("its place was changed at every try")
@@ -354,7 +354,7 @@ def _in_the_way(claim: Claim, before: Sequence[Any]) -> Sequence[bytes]:
     return in_the_way([each.key for each in before], claim.shares, shares_of)
 
 
-def _note(claim: Claim, found: Sequence[Any]) -> None:
+def _note_place(claim: Claim, found: Sequence[Any]) -> None:
     """Note what was read of its place: its revisions; or that it is gone, or another one."""
     same = found and claim.revision in (0, found[0].create_revision)
     claim.revision = found[0].create_revision if same else 0

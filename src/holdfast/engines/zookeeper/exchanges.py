@@ -181,8 +181,10 @@ class Exchanges:
         live = {number: claim for number, claim in claims.items() if claim.ends_at > now}
         for number, claim in list(live.items()):
             if claim.doubtful or requests[number].ttl > claim.session.ttl:
-                lengthen = partial(self._locks.lengthen, requests[number], live.pop(number), now)
-                parts.append(([number], self._exchange(lengthen, until)))
+                move = partial(
+                    self._locks.move_to_longer_session, requests[number], live.pop(number), now
+                )
+                parts.append(([number], self._exchange(move, until)))
         for session, group in _by_session(live):
             asked = [requests[number] for number in group]
             extend = partial(self._locks.extend, session, asked, list(group.values()), now)

@@ -47,7 +47,7 @@ from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, 
 
 SHARES_OF = attrgetter("shares")
 
-SETTLED = 0.1
+OLD_ENOUGH = 0.1
 """Seconds after which a place is taken for a holder's. A try that failed deletes its place sooner
 than that, unless its process was stopped."""
 
@@ -176,21 +176,21 @@ class Locks:
         if found is None:
             return False
         age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
-        if age >= SETTLED:
+        if age >= OLD_ENOUGH:
             return True
         yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
         return False
 
     def _hold(self, claim: Claim, asked_at: float) -> Calls[Granted | None]:
         """The place has its turn. None if its session has ended."""
-        yield from self._be_fresh(claim.session, asked_at)
+        yield from self._ensure_fresh(claim.session, asked_at)
         if claim.session.id != claim.owner:
             return None
         ttl = claim.session.ttl
         claim.ends_at, claim.watched = asked_at + ttl, ()
         return Granted(claim.fence, ttl=ttl)
 
-    def _be_fresh(self, session: Session, since: float) -> Calls[None]:
+    def _ensure_fresh(self, session: Session, since: float) -> Calls[None]:
         """Have the leader count the session's timeout from about `since`, or later. If another
         session has begun meanwhile, this is about that one."""
         while not session.is_fresh(since):
@@ -218,7 +218,7 @@ class Locks:
             else:
                 there += [True, *(each is not None for each in seen)]
         if any(there):
-            yield from self._be_fresh(session, asked_at)
+            yield from self._ensure_fresh(session, asked_at)
         answers: list[Answer] = []
         for request, claim, place, is_there in zip(requests, claims, places, there, strict=True):
             ends_at = asked_at + request.ttl
@@ -231,19 +231,21 @@ class Locks:
                 answers.append(NOT_YOURS)
         return answers
 
-    def lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+    def move_to_longer_session(
+        self, request: Extend, claim: Claim, asked_at: float
+    ) -> Calls[list[Answer]]:
         """Extend a lease beyond the timeout of its session: replace its place by one of another
         session, with the same number, so that no other place comes between."""
         mover = object()
         try:
             if not self._registry.begin_move(claim, mover):
                 return [MOVING]
-            return (yield from self._lengthen(request, claim, asked_at))
+            return (yield from self._move(request, claim, asked_at))
         finally:
             if claim.mover is mover:
                 claim.mover = None
 
-    def _lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+    def _move(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         if claim.doubtful:
             yield from self._find(claim)
         if request.ttl <= claim.session.ttl:  # an earlier try was carried out

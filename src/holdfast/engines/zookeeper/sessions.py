@@ -7,11 +7,13 @@ How long a session lives at least, on which leases are based:
 2. A write that was acknowledged proves that the session was alive, but not that the leader counts
    from it: another server reports to the leader which of its sessions were active, twice a tick. If
    the server is cut off before that, the leader still counts from an earlier instant.
-3. Server and leader have one connection, in order. So if a request A was answered, and a request
-   B was sent at least a tick after that answer, and the leader has answered B, then the leader
-   counts from A, or from later. `known_at` is the instant at which A was sent. It is not enough
-   that A and B were sent a tick apart: a network that was held up may have delivered them together.
-4. Each session sends *heartbeats* that the leader answers, so that `known_at` is never old. A
+3. So a second request is needed. Request A is answered. At least a tick later, request B is sent,
+   and the leader answers it. Before B, the server has reported that the session was active at A:
+   it has one connection to the leader, which keeps the order. Now the leader counts from A, or from
+   later. `known_at` is the instant at which A was sent.
+4. The tick counts from the *answer* to A. A network that was held up may deliver two requests
+   together, however long after each other they were sent.
+5. Each session sends *heartbeats* that the leader answers, so that `known_at` is never old. A
    session lives until `known_at` + ttl at least. If `known_at` is older than `MARGIN` ticks, no
    lease is granted or extended until it is newer.
 """

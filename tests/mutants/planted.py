@@ -1008,7 +1008,7 @@ PLANTED = [
     ),
     Mutant(
         "etcd: an expired claim is extended",
-        "engines/etcd/sessions.py",
+        "engines/etcd/registry.py",
         "for claim in self.claims.values() if claim.ends_at <= now",
         "for claim in self.claims.values() if False",
         "tests/engines/etcd/test_sessions.py",
@@ -1029,7 +1029,7 @@ PLANTED = [
     ),
     Mutant(
         "etcd: a failed release is given up when the lease has ended",
-        "engines/etcd/sessions.py",
+        "engines/etcd/registry.py",
         "            claim.ends_at = self._host.clock() + claim.session.ttl\n",
         "            claim.ends_at = min(claim.ends_at, self._host.clock() + claim.session.ttl)\n",
         "tests/engines/etcd/test_sessions.py",

@@ -18,7 +18,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.protocol import messages
-from holdfast.engines.etcd.sessions import Claim, Registry
+from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
 from tests.engines.meanwhile import meanwhile
 

@@ -31,7 +31,7 @@ from holdfast.engines.etcd.connection import (
 )
 from holdfast.engines.etcd.exchanges import CLOSE_WITHIN, Effects, Exchanges, Send, is_waiting
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
-from holdfast.engines.etcd.sessions import Claim
+from holdfast.engines.etcd.registry import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
 
 T = TypeVar("T")

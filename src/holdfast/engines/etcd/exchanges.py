@@ -31,7 +31,7 @@ from holdfast.engines.etcd.connection import (
     accepted,
 )
 from holdfast.engines.etcd.locks import Locks
-from holdfast.engines.etcd.sessions import Claim, Registry
+from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import TICK, Watches
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from holdfast.engines.etcd.commands import place_of, same_place
-from holdfast.engines.etcd.sessions import Claim
+from holdfast.engines.etcd.registry import Claim
 
 
 class Comparison(NamedTuple):

@@ -37,7 +37,8 @@ from holdfast.engines.etcd.connection import (
     accepted,
     has_no_lease,
 )
-from holdfast.engines.etcd.sessions import Claim, Registry, Session
+from holdfast.engines.etcd.registry import Claim, Registry
+from holdfast.engines.etcd.sessions import Session
 from holdfast.engines.etcd.waiters import Watches
 from holdfast.engines.queue import in_the_way
 

@@ -1,32 +1,11 @@
-"""What a client has, or may have, on the servers.
+"""Sessions: etcd leases that a client keeps alive. Keys that are attached to one end with it.
 
-1. A *session* is an etcd lease that this client keeps alive. One for each ttl is shared by all its
-   locks that are renewed; a lock that is not has a session of its own. Its id is chosen here.
-2. A *claim* is what one holder has: its place in the queue, a key that is attached to a session.
-   While it waits, that is a shared session of at most `WAITING` seconds, so that a client that dies
-   does not block those behind it for longer.
-3. A session without claims is not kept alive: the servers end it after its ttl.
-4. A *stray* is a key that may be on the servers although no claim needs it: its reply was lost, so
-   it may be created late, or not be deleted yet. A session that a stray may be attached to is
-   *retired*: new claims get another one. Strays are deleted whenever the session is kept alive, and
-   when its last claim is gone, it is revoked: what comes later then finds no lease.
-5. A lease that was not extended in time has ended, though its session goes on: it becomes a stray.
-6. What is kept here is kept in order, and ids are drawn by `randbits`: in the simulator, the same
-   seed is the same run.
-7. The keys of places are reused. etcd keeps a deleted key in its index until its history is
-   compacted, and reads all keys of a queue, deleted ones too: with a new key for each holder, an
-   acquire would take half as long again after ten thousand. What may be a stray is not reused.
+A new lease rests on the last keep-alive: a session lasts for its ttl from when that was sent.
+`registry.py` has which claims a session is for.
 """
 
-import secrets
-import threading
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
-
-from holdfast.core.messages import Acquire
-from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd.commands import place_of
 
 WAITING = 5
 """Seconds after which a client that waits and dies is out of every queue."""
@@ -47,30 +26,27 @@ class Session:
 
     ttl: int
     """In seconds: as asked for, then as granted."""
-    shared: bool
-    """Whether claims share it: all that are renewed, and have this ttl."""
+    is_joint: bool
+    """Whether it is that of all claims which are renewed, and have this ttl."""
     asked_for: int
     """The ttl as asked for."""
     lease: int
     """The id of the etcd lease."""
     granted: bool = False
-    """Whether they have confirmed that they do."""
+    """Whether the servers have confirmed that it exists."""
     sent_at: float = -inf
     """The instant before the last grant or keep-alive left that was answered."""
-    claims: "dict[Claim, None]" = field(default_factory=dict)
+    claims: dict[object, None] = field(default_factory=dict)
+    """Those whose place is attached to it, or may be."""
     strays: dict[bytes, None] = field(default_factory=dict)
+    """Keys that may be attached to it although no claim needs them."""
     retired: bool = False
-    """Whether it gets no new claims; see rule 4."""
-
-    def add(self, claim: "Claim") -> None:
-        """The claim needs this session."""
-        self.claims[claim] = None
-        claim.sessions[self] = None
+    """Whether it gets no new claims; see `registry.py`."""
 
     @property
     def in_use(self) -> bool:
         """Whether new claims may get it."""
-        return self.shared and not self.retired
+        return self.is_joint and not self.retired
 
     def is_fresh(self, since: float) -> bool:
         """Whether a lease that was asked for at that instant can rest on it."""
@@ -83,244 +59,3 @@ class Session:
     def kept(self, sent_at: float, ttl: int) -> None:
         """The servers have granted it, or kept it alive."""
         self.granted, self.sent_at, self.ttl = True, max(self.sent_at, sent_at), ttl
-
-
-@dataclass(slots=True, eq=False)
-class Claim:
-    """What one holder has, or may have."""
-
-    key: str
-    holder: str
-    session: Session
-    """The one that its place is attached to, or may be."""
-    number: int
-    """The last part of the place's key, which is reused."""
-    place: bytes
-    """The key of its place."""
-    shares: int
-    """How many may hold the lock together, as in `Acquire`."""
-    shared: bool
-    """Whether its lease is on a session that is shared with other claims, since it is renewed."""
-    revision: int = 0
-    """At which the place was created; 0 if there is none, or that is unknown."""
-    modified: int = 0
-    """At which it was written last, as far as is known."""
-    doubtful: bool = False
-    """Whether a place was asked for, and the reply was lost."""
-    ends_at: float = inf
-    """When the lease ends unless it is extended; inf while the claim only waits."""
-    leaving: bool = False
-    """Whether a release was sent; it may have been lost, or its reply."""
-    mover: object = None
-    """The exchange that is about to move it to another session. Of two at once, the last one would
-    decide, which may be the one with the shorter ttl."""
-
-    sessions: dict[Session, None] = field(default_factory=dict)
-    """All that its place may be attached to: one, and another that it is about to move to."""
-
-    def leave_sessions(self) -> None:
-        """It needs none of them any more."""
-        for session in self.sessions:
-            session.claims.pop(self, None)
-        self.sessions.clear()
-
-    @property
-    def waits(self) -> bool:
-        """Whether it has a place in the queue, and no lease."""
-        return self.ends_at == inf and not self.leaving
-
-
-class Registry:
-    """The claims and sessions of one client."""
-
-    def __init__(
-        self,
-        host: StoreHost,
-        claims: dict[str, Claim],
-        randbits: Callable[[int], int] = secrets.randbits,
-    ) -> None:
-        self._host, self.claims, self._randbits = host, claims, randbits
-        self.begin()
-
-    def begin(self) -> None:
-        """With nothing; as a forked child must, since everything is the parent's."""
-        self.claims.clear()
-        self._shared: dict[int, Session] = {}
-        self._sessions: dict[Session, None] = {}
-        self._numbers: dict[str, set[int]] = {}
-        self._mutex = threading.Lock()
-        self._name = self._new_name()
-
-    def _new_name(self) -> str:
-        return f"{self._randbits(64):016x}"
-
-    def claim(self, request: Acquire, ttl: int) -> Claim:
-        """The claim of a holder, a new one if there is none."""
-        with self._mutex:
-            claim = self.claims.get(request.holder)
-            if claim is None or claim.leaving:
-                claim = self._new_claim(request, ttl)
-            return claim
-
-    def _new_claim(self, request: Acquire, ttl: int) -> Claim:
-        if request.queue:
-            session = self._session(min(ttl, WAITING), shared=True)
-        else:
-            session = self._session(ttl, shared=request.renew)
-        key, holder = request.key, request.holder
-        taken = self._numbers.setdefault(key, set())
-        number = next(number for number in range(len(taken) + 1) if number not in taken)
-        taken.add(number)
-        kind = "" if request.shares == 1 else f"{request.shares}/"
-        place = place_of(key, f"{kind}{self._name}.{number}")
-        claim = Claim(key, holder, session, number, place, request.shares, request.renew)
-        session.add(claim)
-        self.claims[holder] = claim
-        return claim
-
-    def session_for(self, claim: Claim, ttl: int) -> Session:
-        """The session of that ttl for the lease of a claim."""
-        with self._mutex:
-            own = (each for each in claim.sessions if not each.shared and not each.retired)
-            session = next((each for each in own if each.asked_for == ttl), None)
-            if session is None:
-                session = self._session(ttl, shared=claim.shared)
-            session.add(claim)  # so that it is not revoked meanwhile
-            return session
-
-    def _session(self, ttl: int, *, shared: bool) -> Session:
-        session = self._shared.get(ttl) if shared else None
-        if session is not None and self._is_over(session):
-            self._retire(session)
-            self._sessions.pop(session, None)
-            session = None
-        if session is None:
-            session = Session(ttl, shared, ttl, self._randbits(62) + 1)
-            self._sessions[session] = None
-            if shared:
-                self._shared[ttl] = session
-        return session
-
-    def _is_over(self, session: Session) -> bool:
-        """Whether the servers have ended an unused session by now."""
-        ends_at = session.sent_at + session.ttl
-        return session.granted and not session.claims and ends_at <= self._host.clock()
-
-    def sessions(self, *, waited_for: bool = False) -> list[Session]:
-        """All sessions, or those that a waiter needs."""
-        with self._mutex:
-            found = list(self._sessions)
-            if waited_for:
-                found = [
-                    each
-                    for each in found
-                    if any(c.waits and c.session is each for c in each.claims)
-                ]
-            return found
-
-    def restart(self, claim: Claim, request: Acquire, ttl: int) -> Claim:
-        """Another claim of the same holder, with another place, in another session."""
-        self.abandon(claim)
-        with self._mutex:
-            return self._new_claim(request, ttl)
-
-    def abandon(self, claim: Claim) -> None:
-        """Its place may be on the servers although it is not needed any more."""
-        with self._mutex:
-            for session in claim.sessions or (claim.session,):
-                session.strays[claim.place] = None
-                self._retire(session)
-            self._name = self._new_name()
-            self._close(claim)
-
-    def move(self, claim: Claim, session: Session) -> None:
-        """Its place is attached to another session now."""
-        with self._mutex:
-            claim.leave_sessions()
-            session.add(claim)
-            claim.session = session
-
-    def begin_move(self, claim: Claim, mover: object) -> bool:
-        """Whether this exchange may move a lease to another session: no other one is about to."""
-        with self._mutex:
-            if claim.mover is None:
-                claim.mover = mover
-            return claim.mover is mover
-
-    def find_held(self, holder: str) -> Claim | None:
-        """The claim of this holder, if that has a lease; it may have expired."""
-        claim = self.claims.get(holder)
-        return claim if claim is not None and claim.ends_at < inf and not claim.leaving else None
-
-    def find(self, holders: Iterable[str]) -> list[Claim]:
-        """The claims of these holders."""
-        with self._mutex:
-            known = [each for each in dict.fromkeys(holders) if each in self.claims]
-            return [self.claims[holder] for holder in known]
-
-    def close(self, claim: Claim) -> None:
-        """Its place is gone."""
-        with self._mutex:
-            self._close(claim)
-
-    def _close(self, claim: Claim) -> None:
-        if self.claims.get(claim.holder) is claim:
-            del self.claims[claim.holder]
-        if claim.sessions:  # else it was closed before, and the number may be another's
-            taken = self._numbers[claim.key]
-            taken.discard(claim.number)
-            if not taken:
-                del self._numbers[claim.key]
-        claim.leave_sessions()
-
-    def release_failed(self, claim: Claim) -> None:
-        """It is unknown whether its place was deleted. The claim is kept for the next try, for as
-        long as the servers may keep the place: that may be longer than its lease."""
-        if self.claims.get(claim.holder) is not claim:
-            return  # another release of it was confirmed
-        self.abandon(claim)
-        with self._mutex:
-            claim.ends_at = self._host.clock() + claim.session.ttl
-            self.claims[claim.holder] = claim
-
-    def expire(self, now: float) -> None:
-        """Leases that were not extended in time are not to live on with their sessions."""
-        with self._mutex:
-            expired = [claim for claim in self.claims.values() if claim.ends_at <= now]
-        for claim in expired:
-            self.abandon(claim)
-
-    def ended(self, session: Session) -> None:
-        """The servers have ended a session: its leases are lost, and its waiters ask again."""
-        with self._mutex:
-            self._retire(session)
-            self._sessions.pop(session, None)
-            claims = [claim for claim in session.claims if claim.session is session]
-            for claim in claims:
-                claim.revision = 0
-        if held := [claim.holder for claim in claims if claim.ends_at < inf]:
-            self._host.lose(held)
-        for claim in claims:
-            if claim.waits:
-                self._host.notify(claim.holder)
-
-    def take_unused(self) -> list[int]:
-        """The etcd leases that are to be revoked: of retired sessions without claims."""
-        with self._mutex:
-            unused = [each for each in self._sessions if not each.claims and not each.in_use]
-            for each in unused:
-                self._sessions.pop(each, None)
-        return [each.lease for each in unused]
-
-    def take_all(self) -> list[int]:
-        """All etcd leases: the client is closed."""
-        with self._mutex:
-            sessions = list(self._sessions)
-            self._sessions.clear()
-            self._shared.clear()
-        return [each.lease for each in sessions]
-
-    def _retire(self, session: Session) -> None:
-        session.retired = True
-        if self._shared.get(session.asked_for) is session:
-            del self._shared[session.asked_for]

@@ -1042,6 +1042,13 @@ PLANTED = [
         "tests/lab/test_simulator_etcd.py",
     ),
     Mutant(
+        "etcd: a release is forgotten if the end of its session is not confirmed",
+        "engines/etcd/locks.py",
+        "                released.add(claim.holder)\n",
+        "                released = {*released, claim.holder}\n",
+        "tests/engines/etcd/test_lost_replies.py -k session_of_its_own",
+    ),
+    Mutant(
         "queue: readers and writers hold the lock together",
         "engines/queue.py",
         "    return [each for each in before if shares_of(each) != shares][-1:]",
@@ -1082,6 +1089,27 @@ PLANTED = [
         "engines/zookeeper/locks.py",
         "if claim.doubtful or claim.session is not session or claim.place != place:",
         "if claim.doubtful:",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: a release looks for a place that is about to be moved",
+        "engines/zookeeper/locks.py",
+        "if claim.doubtful and claim.mover is None:",
+        "if claim.doubtful:",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: a lease without a place writes to the root",
+        "engines/zookeeper/locks.py",
+        "        elif claim.held:  # it keeps",
+        "        elif not claim:  # it keeps",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: a place that another session made is forgotten before it is deleted",
+        "engines/zookeeper/locks.py",
+        "        if known.ephemeralOwner != claim.owner:",
+        "        claim.found(place, known.czxid)\n        if known.ephemeralOwner != claim.owner:",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(

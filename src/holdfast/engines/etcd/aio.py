@@ -196,7 +196,7 @@ class AsyncWatcher:
                 await self._perform(self._exchanges.keep_waiters())
                 if connection is not self._connections.current and self._stream is not None:
                     self._stream.cancel()  # that endpoint has failed
-                idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1
+                idle = 0 if self._exchanges.registry.waited_for() else idle + 1
         finally:
             self.over = True
             self._reading.cancel()

@@ -233,9 +233,7 @@ class Locks:
         """Keep the sessions alive that waiters need."""
         now = self._clock()
         sessions = [
-            each
-            for each in self._registry.sessions(waited_for=True)
-            if each.granted and each.is_due(now)
+            each for each in self._registry.waited_for() if each.granted and each.is_due(now)
         ]
         if sessions:
             yield from self.keep_alive(sessions)

@@ -156,11 +156,9 @@ class Registry:
         ends_at = session.sent_at + session.ttl
         return session.granted and not session.claims and ends_at <= self._host.clock()
 
-    def sessions(self, *, waited_for: bool = False) -> list[Session]:
-        """All sessions, or those that a waiter needs."""
+    def waited_for(self) -> list[Session]:
+        """The sessions that a waiter needs."""
         with self._mutex:
-            if not waited_for:
-                return list(self._sessions)
             needed = {claim.session for claim in self.claims.values() if claim.waits}
             return [each for each in self._sessions if each in needed]
 

@@ -166,7 +166,7 @@ class Watcher:
             self._perform(self._exchanges.keep_waiters())
             if connection is not self._connections.current:
                 self._cancel_stream()  # that endpoint has failed
-            idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1
+            idle = 0 if self._exchanges.registry.waited_for() else idle + 1
             if idle > LINGER:
                 self.end()  # a waiter that came at the last moment is woken, and asks again
 

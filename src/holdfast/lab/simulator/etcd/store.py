@@ -167,7 +167,7 @@ class EtcdStore(Store):
             yield from self._drive(self._exchanges.keep_waiters())
             if connection is not self._connections.current and self._stream is not None:
                 self._stream.end()  # that endpoint has failed
-            idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1
+            idle = 0 if self._exchanges.registry.waited_for() else idle + 1
         self._watches = False
         reader.crash()
 

@@ -113,3 +113,8 @@ def test_the_command_line_plays_it() -> None:
     done = CliRunner().invoke(simulate, words)
     assert done.exit_code == 0, done.output
     assert "every promise was kept" in done.output
+
+
+def test_a_place_that_a_server_refused_to_remove_for_a_ttl_is_given_up() -> None:
+    """The ttl counts from the cancellation, after which the caller has tried to deliver it."""
+    assert play(draw(995005550, Setup(shared=True))).findings == ()

@@ -341,7 +341,9 @@ class Observer:
                     self.find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
                 else:
                     refused[server.name] = what
-        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl  # it has expired by then
+        # By then it has expired. An interrupted caller has first tried to deliver it, and its turn
+        # ended after that.
+        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl - turn.spec.request_timeout
         if len(refused) >= self._quorum and not given_up:
             self.find(LEFT_BEHIND, ", ".join(f"{name}: {what}" for name, what in refused.items()))
         if later:

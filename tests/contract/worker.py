@@ -237,6 +237,11 @@ async def main_async(url: str) -> None:
         await worker.perform(line.decode())
 
 
+NOT_BEFORE_A_FORK = ("etcd", "etcds")
+"""Their library is gRPC. Once it is imported, it has a hand in each fork, and one has been seen to
+hang. So each worker imports it by itself."""
+
+
 @cache
 def import_engine(scheme: str, url: str) -> None:
     """Has the engine imported before the fork, once for all its workers. Nothing is asked yet."""
@@ -254,7 +259,9 @@ def forked(requests: socket.socket) -> tuple[str, str]:
         if not request:
             os._exit(0)
         mode, url = json.loads(request)
-        import_engine(url.partition(":")[0], url)
+        scheme = url.partition(":")[0]
+        if scheme not in NOT_BEFORE_A_FORK:
+            import_engine(scheme, url)
         if not os.fork():
             requests.close()
             watch(*pipes)

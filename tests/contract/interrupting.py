@@ -8,8 +8,11 @@ OUT_OF_REACH = (
     *("with ", "try:", "except ", "finally:"),
     *("if self._busy_thread == me:", "self._busy_thread =", "self.mutex.release()"),
     *("if permits:", "self._permits.put(None)"),
+    *("depth = self._state.depth", "lease, depth = None, 0", "block, depth = None, 0"),
+    "entered = None",
 )
-"""Where no signal handler runs: between taking, or releasing, a lock and the next call."""
+"""Where no signal handler runs: between taking, or releasing, a lock and the next call; and where
+nothing is called, as before the `try:` of a release."""
 
 
 class Interruption:

@@ -87,19 +87,20 @@ class Interrupt:
 
 
 class Signalled:
-    """A mutex: when it is released first, there is a Ctrl-C."""
+    """A mutex: when this thread releases it first, there is a Ctrl-C. (The client's own threads
+    release it, too.)"""
 
     def __init__(self, mutex: Any) -> None:
         self._mutex = mutex
-        self._is_first = True
+        self._victim: int | None = threading.get_ident()
 
     def __enter__(self) -> None:
         self._mutex.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        is_first, self._is_first = self._is_first, False
         self._mutex.release()
-        if is_first:
+        if self._victim == threading.get_ident():
+            self._victim = None
             raise KeyboardInterrupt
 
 

@@ -64,9 +64,9 @@ def block_of(blocks: Sequence[B], owner: object, place: Place) -> B | None:
     """Which of these open blocks, the innermost first, is left at this place (rules 5 and 6); None
     if that is not clear."""
     here = [block for block in blocks if block.place == place]
-    mine = [block for block in here or blocks if block.belongs_to(owner)]
+    mine = next((block for block in here or blocks if block.belongs_to(owner)), None)
     if mine or here:
-        return (mine or here)[0]
+        return mine or here[0]
     return blocks[0] if len(blocks) == 1 else None
 
 

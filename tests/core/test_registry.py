@@ -4,6 +4,8 @@ import gc
 from math import inf
 from random import Random
 
+import pytest
+
 from holdfast.core.lease_state import LeaseState
 from tests.core.hand import NOW, TTL, Hand, spec
 
@@ -14,12 +16,22 @@ def test_a_lease_is_found_by_its_holder_while_it_is_held() -> None:
     mine, attempt = hand.lease(), hand.lease(holder="other#2")
     assert registry.find("me") is mine
     assert registry.find("other") is attempt, "a quorum grants to one attempt of a holder"
+    assert registry.find("other#2") is attempt
     assert registry.find("unknown") is None
     mine.mark_released()
     assert registry.find("me") is None
     registry.remove(attempt)
     assert registry.find("other") is None
     assert registry.held() == []
+
+
+def test_a_holder_without_a_lease_is_not_looked_for_among_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand waiters may be cancelled at once beside ten thousand leases."""
+    registry = Hand().runtime.registry
+    monkeypatch.setattr(type(registry), "held", lambda _: pytest.fail("it looked at all"))
+    assert registry.find("unknown") is None
 
 
 def test_what_nothing_else_refers_to_is_forgotten() -> None:

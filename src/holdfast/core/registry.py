@@ -29,11 +29,11 @@ class Registry:
 
     def add(self, lease: LeaseState) -> None:
         """A lease was granted."""
-        self._leases[lease.holder] = ref(lease)
+        self._leases[holder_of(lease.holder)] = ref(lease)
 
     def remove(self, lease: LeaseState) -> None:
         """A lease was released."""
-        self._leases.pop(lease.holder, None)
+        self._leases.pop(holder_of(lease.holder), None)
 
     def inherit(self) -> None:
         """This is a forked child: all of them are the parent's, also those that are lost, or whose
@@ -45,11 +45,9 @@ class Registry:
 
     def find(self, holder: str) -> LeaseState | None:
         """The lease of this holder, or of an attempt of its own over a quorum, if it is held."""
-        reference = self._leases.get(holder)
+        reference = self._leases.get(holder_of(holder))
         lease = None if reference is None else reference()
-        if lease is not None and lease.state is HELD:
-            return lease
-        return next((each for each in self.held() if holder_of(each.holder) == holder), None)
+        return lease if lease is not None and lease.state is HELD else None
 
     def held(self) -> list[LeaseState]:
         """Every lease that has not ended; those that are out of reach are forgotten."""

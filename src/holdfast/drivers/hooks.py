@@ -185,6 +185,7 @@ class EventLog:
 
 
 REPEATED = (AcquireFailed, HookFailed, NodeFailed, NodeQuarantined, NodeRecovered, RenewalFailed)
+"""Events that may come again and again for one cause: see `EventLog`."""
 
 
 def _cause(event: Event) -> tuple[object, ...] | None:

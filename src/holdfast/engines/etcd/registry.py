@@ -64,7 +64,7 @@ class Claim:
     """All that its place may be attached to: one, and another that it is about to move to."""
 
     def need(self, session: Session) -> None:
-        """Its place may be attached to this session."""
+        """Its place may be attached to that etcd lease."""
         session.claims[self] = None
         self.sessions[session] = None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.core.lease_state import TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
+from holdfast.core.quorum import RELEASE_TIMEOUT
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
@@ -343,7 +344,8 @@ class Observer:
                     refused[server.name] = what
         # By then it has expired. An interrupted caller has first tried to deliver it, and its turn
         # ended after that.
-        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl - turn.spec.request_timeout
+        delivering = max(turn.spec.request_timeout, RELEASE_TIMEOUT)
+        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl - delivering
         if len(refused) >= self._quorum and not given_up:
             self.find(LEFT_BEHIND, ", ".join(f"{name}: {what}" for name, what in refused.items()))
         if later:

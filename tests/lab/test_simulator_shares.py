@@ -118,4 +118,4 @@ def test_the_command_line_plays_it() -> None:
 def test_a_place_that_a_server_refused_to_remove_for_a_ttl_is_given_up() -> None:
     """The ttl counts from the cancellation, after which the caller has tried to deliver it."""
     assert play(draw(995005550, Setup(shared=True))).findings == ()
-    assert play(draw(21865232, Setup())).findings == ()  # a quorum is given half a second
+    assert play(draw(21865232, Setup())).findings == ()  # delivering took half of it

@@ -12,7 +12,6 @@ from typing import Any
 
 from holdfast.core.lease_state import TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
-from holdfast.core.quorum import RELEASE_TIMEOUT
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
@@ -146,6 +145,10 @@ class Observer:
             for turn in self._waiting:
                 if turn.holder == holder:
                     self._free_since[turn.section.name] = self._timeline.now
+
+    def interrupted(self, turn: Turn) -> None:
+        """A client was cancelled. It tries to deliver the release, which expires a ttl from now."""
+        turn.ended_at = min(turn.ended_at, self._timeline.now)
 
     def refused(self, turn: Turn, why: str) -> None:
         """In time, not without a reason, and leaving nothing behind."""
@@ -342,10 +345,8 @@ class Observer:
                     self.find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
                 else:
                     refused[server.name] = what
-        # By then it has expired. An interrupted caller has first tried to deliver it, and its turn
-        # ended after that.
-        delivering = max(turn.spec.request_timeout, RELEASE_TIMEOUT)
-        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl - delivering
+        # By then it has expired.
+        given_up = self._timeline.now >= turn.ended_at + turn.spec.ttl - turn.spec.request_timeout
         if len(refused) >= self._quorum and not given_up:
             self.find(LEFT_BEHIND, ", ".join(f"{name}: {what}" for name, what in refused.items()))
         if later:

@@ -168,6 +168,7 @@ def take(observer: Observer, client: Client, section: Section) -> Steps[None]:
         return
     except CancelledError:
         # As the drivers do after an interruption: try once to deliver the release.
+        observer.interrupted(turn)
         yield from deliver(client.runtime, turn.spec, holder)
         observer.refused(turn, "cancelled")
         raise
@@ -213,6 +214,7 @@ def _leave(
     except NotHeld as wrong:
         client.fails(wrong)
     except CancelledError:
+        observer.interrupted(turn)
         yield from deliver(client.runtime, turn.spec, lease.holder)
         observer.left(turn, lease, lost=was_lost)
         raise

@@ -213,7 +213,7 @@ class SqlServer(BaseServer):
         # counts it anew.
         leases = (
             "SELECT holder FROM holdfast_leases"
-            " WHERE holder IS NOT NULL AND expires > ?1 AND expires <= ?1 + ttl"
+            " WHERE holder IS NOT NULL AND expires - ? BETWEEN 1 AND ttl"
         )
         held = self.data.read(leases, self._micros())
         waiters = self.data.read("SELECT holder FROM holdfast_leases_waiters")

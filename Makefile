@@ -10,7 +10,7 @@ OTHERS := 3.12 3.13 3.14
 # which would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test contract browser mutants soak check bench comparison docs dist format clean servers
+.PHONY: help demo test contract browser mutants soak check oldest bench comparison docs dist format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
@@ -20,6 +20,7 @@ help:
 	@echo "make browser the page of \`holdfast ui\` in a real browser, Debian's Chromium"
 	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
+	@echo "make oldest  the fast tests with the oldest libraries that pyproject.toml allows"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
 	@echo "make comparison  try what other locks for Python do; prints the table of the README"
 	@echo "make dist    build the wheel and the source archive, and try them in a bare environment"
@@ -79,6 +80,9 @@ browser: $(STAMP) servers
 check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"
 	@for version in $(OTHERS); do scripts/check-on $$version || exit 1; done
+
+oldest: $(STAMP) servers
+	scripts/check-oldest "$(PYTHON)"
 
 .PHONY: lint style mypy pyright
 lint: $(STAMP)

@@ -69,7 +69,7 @@ class Access:
         # Cookies do not know ports: two servers on one host must not overwrite each other's.
         self._cookie = f"holdfast-{self._sign('cookie')[:8]}"
 
-    def wrap(self, application: ASGIApp) -> ASGIApp:
+    def wrap(self, app: ASGIApp) -> ASGIApp:
         """The application, with the headers on all responses, and only under its own names."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +82,7 @@ class Access:
                 refusal = PlainTextResponse("This server does not have that name.", 421)
                 await refusal(scope, receive, send_with_headers)
             else:
-                await application(scope, receive, send_with_headers)
+                await app(scope, receive, send_with_headers)
 
         return guarded
 

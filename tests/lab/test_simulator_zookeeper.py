@@ -45,6 +45,11 @@ def test_a_leader_does_not_read_the_connection_of_a_server_that_it_gave_up() -> 
     assert play(draw(4870651, Setup(engine="zookeeper", shared=True))).findings == ()
 
 
+def test_a_release_that_met_a_move_is_no_loss() -> None:
+    """It is sent again, to the place that was found meanwhile."""
+    assert play(draw(687297189, Setup(engine="zookeeper", shared=True))).findings == ()
+
+
 def test_waiters_are_served_in_order() -> None:
     works = Section(0.0, "job", None, 3.0, True, None, 1.0)
     tasks = tuple(Task(client, (replace(works, rest=client * 0.2),)) for client in (0, 1, 2, 3))

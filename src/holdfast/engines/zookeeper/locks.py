@@ -284,17 +284,21 @@ class Locks:
             for claim in claims:
                 claim.pending_release = True  # it is tried again until it is answered
             raise
-        for claim in claims:
-            if claim.doubtful or claim.place != places.get(claim.holder, ""):
-                claim.pending_release = True  # it was moved meanwhile
-            else:
-                self._registry.close(claim)
         deleted = {
             holder
             for holder, reply in zip(places, replies, strict=True)
             if not isinstance(reply, NoNodeError)
         }
-        return [DONE if each.held and each.holder in deleted else NOT_YOURS for each in claims]
+        answers: list[Answer] = []
+        for claim in claims:
+            is_done = claim.held and claim.holder in deleted
+            if claim.doubtful or claim.place != places.get(claim.holder, ""):
+                claim.pending_release = True  # it was moved meanwhile
+                answers.append(DONE if is_done else MOVING)
+            else:
+                self._registry.close(claim)
+                answers.append(DONE if is_done else NOT_YOURS)
+        return answers
 
     def _find(self, claim: Claim) -> Calls[None]:
         """Look for a place that may have been created. One of an earlier session is deleted."""

@@ -89,6 +89,20 @@ def test_of_two_releases_both_are_confirmed(locks: Locks, claim: Claim, registry
     assert registry.claims == {"cleo": again}
 
 
+def test_a_release_is_sent_again_though_the_lease_ends_meanwhile(
+    locks: Locks, claim: Claim, registry: Registry
+) -> None:
+    """It is not taken for a loss: the servers may have the place for longer."""
+    claim.session.ttl = 8
+    first = locks.release(RELEASES, set())
+    assert next(first)
+    registry.expire(5.0)  # another exchange comes by
+    first.close()
+    again = locks.release(RELEASES, set())
+    assert next(again), "the claim is still there"
+    assert end_of(again, DELETED) == DONE
+
+
 @pytest.mark.parametrize("move", ["none", "done", "on its way", "in doubt"])
 @pytest.mark.parametrize("begins", ["before", "in the middle"])
 def test_a_renewal_during_a_move_to_another_session_is_no_loss(

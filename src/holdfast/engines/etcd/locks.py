@@ -314,7 +314,7 @@ class Locks:
         replies: list[Any] = []
         try:
             for claim in claims:
-                claim.leaving = True
+                self._registry.leave(claim)
                 self._watches.end(claim.holder)
             if claims:
                 replies = yield [commands.delete(each.place, each.revision) for each in claims]
@@ -327,7 +327,7 @@ class Locks:
                 self._registry.release_failed(claim)
                 continue
             deleted = any(each.response_delete_range.deleted for each in reply.responses)
-            if claim.ends_at < inf and (deleted or claim.holder in repeated):
+            if deleted or claim.holder in repeated:
                 released.add(claim.holder)
             if claim.revision:
                 self._registry.close(claim)

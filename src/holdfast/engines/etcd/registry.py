@@ -217,14 +217,19 @@ class Registry:
                 del self._numbers[claim.key]
         claim.leave_sessions()
 
+    def leave(self, claim: Claim) -> None:
+        """It is about to be released. Until that is confirmed, the claim is kept for as long as the
+        servers may keep its place: that may be longer than its lease."""
+        with self._mutex:
+            claim.leaving = True
+            claim.ends_at = self._host.clock() + claim.session.ttl
+
     def release_failed(self, claim: Claim) -> None:
-        """It is unknown whether its place was deleted. The claim is kept for the next try, for as
-        long as the servers may keep the place: that may be longer than its lease."""
+        """It is unknown whether its place was deleted. The claim is kept for the next try."""
         if self.claims.get(claim.holder) is not claim:
             return  # another release of it was confirmed
         self.abandon(claim)
         with self._mutex:
-            claim.ends_at = self._host.clock() + claim.session.ttl
             self.claims[claim.holder] = claim
 
     def expire(self, now: float) -> None:

@@ -124,6 +124,28 @@ class TestThreads:
         wait_for(lambda: line.asked(Release))  # of what had been granted
         lease.release()
 
+    def test_one_whose_start_was_interrupted_makes_room_for_the_next(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A Ctrl-C came before the new thread ran, so another was started in its place."""
+        start, late = threading.Thread.start, list[threading.Thread]()
+
+        def is_interrupted(thread: threading.Thread) -> None:
+            late.append(thread)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", is_interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.lock("job").acquire()
+        lease = take(client, "other", ttl=30.0)
+        assert late
+        for each in late:
+            start(each)
+            wait_for(lambda each=each: not each.is_alive())  # type: ignore[misc]
+        assert lease.held
+        lease.release()
+
     def test_they_have_nothing_of_the_context_of_the_caller(
         self, line: Line, client: Client
     ) -> None:

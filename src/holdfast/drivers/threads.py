@@ -228,6 +228,9 @@ class ThreadDriver(Driver):
         """Run a loop until there is nothing left to do, or the client is closed; should it ever
         fail, start it again."""
         runtime = self.runtime
+        with runtime.mutex:
+            if self._loops.get(loop) is not threading.current_thread():
+                return  # an interruption came before it ran, and another was started
         while not runtime.closed:
             with runtime.mutex:
                 if runtime.is_idle(loop) and not runtime.closed:  # else it must close

@@ -389,6 +389,7 @@ class TestQueue:
         """The releasing process may be stopped between the lines that it writes."""
         host.path.touch()
         pipe = waiters.Pipe(host.path, lambda: host.now, host.rung.append)
+        pipe.listen()
         assert waiters.wake(host.path, pipe.name, "b\nb" + waiters.LATER)
         wait_for(lambda: host.rung == ["b"])
         pipe.close()
@@ -630,6 +631,50 @@ def test_two_threads_may_close_it_at_once(host: Host) -> None:
     with ThreadPoolExecutor(2) as pool:
         for closing_it in [pool.submit(close) for _ in range(2)]:
             closing_it.result(60)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_listener_whose_start_was_interrupted_leaves_nothing_behind(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C came before the new thread ran, so that another is started by the next waiter."""
+    start, late = threading.Thread.start, list[threading.Thread]()
+
+    def is_interrupted(thread: threading.Thread) -> None:
+        late.append(thread)
+        raise KeyboardInterrupt
+
+    store, other = host.client(), host.client()
+    say(other, Acquire("job", "a", 30.0))
+    files = set(host.path.parent.iterdir())
+    waits = Acquire("job", "b", 30.0, queue=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", is_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            say(store, waits)
+    assert say(store, waits) == Held(30.0, wakes=True)
+    [thread] = late
+    start(thread)
+    wait_for(lambda: not thread.is_alive())
+    say(other, Release("job", "a"))
+    wait_for(lambda: host.rung == ["b"])
+    store.close()
+    assert set(host.path.parent.iterdir()) <= files
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_waiters_poll_where_no_thread_can_be_had(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    answer = say(store, Acquire("job", "b", 30.0, queue=True))
+    assert isinstance(answer, Held)
+    assert not answer.wakes
 
 
 class Interruption:

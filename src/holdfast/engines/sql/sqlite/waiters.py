@@ -39,11 +39,14 @@ class PipeWaiters(Waiters):
         self._pipe: Pipe | None = None
 
     def listener(self) -> tuple[str, int]:
-        """The pipe's name; where none can be made it is '', and waiters poll."""
-        if self._pipe is None and hasattr(os, "mkfifo"):
-            with suppress(OSError):
+        """The pipe's name; '' where there is none, or no thread to read it: then waiters poll."""
+        with suppress(OSError, RuntimeError):
+            if self._pipe is None and hasattr(os, "mkfifo"):
                 self._pipe = Pipe(self._database, self._clock, self._notify)
-        return ("" if self._pipe is None else self._pipe.name), 0
+            if self._pipe is not None:
+                self._pipe.listen()
+                return self._pipe.name, 0
+        return "", 0
 
     def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
         """Wake a waiter of any process, now or when the offer has lapsed; False if its process
@@ -71,6 +74,7 @@ class Pipe:
         self.name = os.urandom(8).hex()
         self._path = Path(_path(database, self.name))
         self._clock, self._notify = clock, notify
+        self._thread: threading.Thread | None = None
         os.mkfifo(self._path, 0o600)
         try:
             self._reading = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
@@ -79,15 +83,22 @@ class Pipe:
         except OSError:
             self._path.unlink(missing_ok=True)
             raise
-        self._thread = threading.Thread(target=self._listen, name="holdfast-listener", daemon=True)
-        self._thread.start()
+
+    def listen(self) -> None:
+        """Start the thread that reads, unless it runs: an interruption may have come before."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=self._listen, name="holdfast-listener", daemon=True
+            )
+            self._thread.start()
 
     def close(self) -> None:
         """Stop listening and remove the pipe."""
+        thread, self._thread = self._thread, None
         self._path.unlink(missing_ok=True)
-        os.write(self._writing, b"\n")
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            os.write(self._writing, b"\n")
+            thread.join()
         self.forget()
 
     def forget(self) -> None:
@@ -99,7 +110,7 @@ class Pipe:
         rest = b""
         later: dict[str, float] = {}
         """By holder id: when to wake that waiter."""
-        while True:
+        while self._thread is threading.current_thread():
             pause = min(later.values()) - self._clock() if later else None
             wait_for([self._reading], seconds=pause)  # a read that blocks would stop all greenlets
             with suppress(BlockingIOError):
@@ -107,8 +118,6 @@ class Pipe:
             *lines, rest = rest.split(b"\n")
             now = self._clock()
             for line in lines:
-                if not line:
-                    return
                 holder = line.decode(errors="replace")
                 if holder.endswith(LATER):
                     later[holder.removesuffix(LATER)] = now + OFFER

@@ -143,6 +143,16 @@ def test_a_connection_that_comes_too_late_answers_what_has_waited_for_it() -> No
     assert each.over
 
 
+def test_a_connection_that_fails_at_once_answers_what_would_have_waited_for_it() -> None:
+    """As an eager task of asyncio does, where there is no such socket."""
+    client = Client()
+    client.nodes.connect = lambda node, timeout: node.lost("no such file")
+    each = client.ask(acquire("a"))
+    assert each.over
+    assert answer(each) == Failed.at("server:1", "no such file")
+    assert client.node.unanswered() == []
+
+
 def test_wake_ups_come_between_replies(client: Client) -> None:
     waiting = client.ask(acquire("a", queue=True))
     assert client.sent() == ["SUBSCRIBE", "EVALSHA"]

@@ -198,6 +198,20 @@ def test_a_server_that_is_down_may_come_back(mode: Mode) -> None:
     assert answer.heals_in is None
 
 
+def test_where_no_thread_can_be_had_there_is_no_connection(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault: `RuntimeError` came out of the request."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    [answer] = ask(server.url, "sync", Acquire("holdfast:job", "me", LONG))
+    assert isinstance(answer, Failed)
+    assert "can't start new thread" in str(answer)
+
+
 def test_the_first_try_waits_for_connections(three: RedisMasters, invite: Invite) -> None:
     """Three of four nodes are needed and there; the fourth accepts, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as mute:

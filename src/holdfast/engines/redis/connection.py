@@ -147,15 +147,16 @@ class Node:
             if now < self.retry_at:
                 self._fail(exchange, self.last_error)
                 return
-            if not self.connecting and not self.connected:
-                self.connecting = True
-                self._nodes.connect(self, max(exchange.round.until - now, CONNECT_TIMEOUT))
+            is_there = self.connecting or self.connected
             full = len(self._waiting) >= MAX_PENDING
-            if full or (self.last_error and self._nodes.have_spare(now)):
+            refused = full or (bool(self.last_error) and self._nodes.have_spare(now))
+            if refused:
                 self._fail(exchange, self.last_error or self._no_connection())
-                if full or not exchange.is_release:
-                    return
-            self._waiting.append(exchange)
+            if not full and (exchange.is_release or not refused):
+                self._waiting.append(exchange)
+            if not is_there:
+                self.connecting = True  # it may fail at once, and `lost` be called within this
+                self._nodes.connect(self, max(exchange.round.until - now, CONNECT_TIMEOUT))
             return
         if self.is_overdue(now):
             full = len(self.pending) >= MAX_PENDING

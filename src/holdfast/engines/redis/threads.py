@@ -357,7 +357,10 @@ class RedisStore:
             target=self._open, args=(node, timeout), name="holdfast-connect", daemon=True
         )
         self._connecting[node] = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads can be started
+            self._disconnect(node, explain(error))
 
     def _open(self, node: Node, timeout: float) -> None:
         sock: Socket | None = None

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import AsyncClient, Client, Lease, LockLost
 from holdfast.core.holding import mark_lost
-from holdfast.core.messages import Extend, Release, Request
-from holdfast.drivers.common import log
+from holdfast.core.messages import Acquire, Extend, Release, Request
+from holdfast.drivers.common import clock, log
 from holdfast.drivers.hooks import MOST_THREADS, CallbackThreads
 from tests.drivers.line import AsyncStop, Line, Raise, Stop
 from tests.drivers.test_aio import wait_for as wait_for_async
@@ -224,6 +224,31 @@ class TestTasks:
                 await wait_for_async(lambda: line.asked(Extend))
                 await wait_for_async(lambda: told == [short])
                 assert renewed.held
+
+        asyncio.run(main())
+
+    @pytest.mark.skipif(sys.version_info < (3, 12), reason="there are no eager tasks")
+    def test_they_are_not_started_in_the_middle_of_a_change(self, line: Line) -> None:
+        """As eager tasks are. The fault: a renewal that was due at once, and failed at once, woke
+        the renewer that was just being started, so there were two."""
+
+        async def main() -> None:
+            eager = asyncio.eager_task_factory  # type: ignore[attr-defined,unused-ignore]
+            asyncio.get_running_loop().set_task_factory(eager)
+            async with AsyncClient(line.url) as client:
+                runtime = client._driver.runtime
+
+                def come_late(request: Request) -> None:
+                    if isinstance(request, Acquire):
+                        line.down = True
+                        runtime.clock = lambda: clock() + 11.0  # more than a third of the ttl
+
+                line.after = come_late
+                lease = await client.lock("job", ttl=30.0).acquire()
+                assert lease is not None
+                names = [each.get_name() for each in asyncio.all_tasks()]
+                assert names.count("holdfast-renewer") == 1
+                line.down = False
 
         asyncio.run(main())
 

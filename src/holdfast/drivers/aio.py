@@ -385,9 +385,9 @@ class AsyncDriver(Driver):
         self._notify_here(loop)
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """A task of the client's own, with nothing of the context of the caller."""
-        loop = asyncio.get_running_loop() if self._loop is None else self._loop
-        return loop.create_task(work, name=name, context=Context())
+        """A task of the client's own, with nothing of the context of the caller. It does not begin
+        here, under the mutex, as the eager tasks of the loop's own factory may."""
+        return asyncio.Task(work, loop=self._loop, name=name, context=Context())
 
     def _loop_ended(self, loop: str, task: "asyncio.Task[None]") -> None:
         """It had nothing to do, unless there was a new lease before this call; or it was cancelled

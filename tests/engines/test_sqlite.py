@@ -345,7 +345,7 @@ class TestQueue:
         store = host.client()
         say(store, Acquire("job", "a", 30.0))
         host.add_waiters([(f"dead{number}", "gone") for number in range(dead)])
-        pipe = host.path.with_name(host.path.name + "-bell-gone")
+        pipe = host.path.with_name(host.path.name + "-wakeup-gone")
         os.mkfifo(pipe)  # what a killed process leaves: a pipe that is not read
         say(store, Acquire("job", "alive", 30.0, queue=True))
         assert say(store, Release("job", "a")) == DONE
@@ -413,7 +413,7 @@ class TestQueue:
         say(host.client(), Acquire("job", "d", 30.0, queue=True))
         assert lines == ["b"]
 
-    def test_a_file_by_two_names_has_one_set_of_bells(self, host: Host, tmp_path: Path) -> None:
+    def test_a_file_by_two_names_has_one_set_of_pipes(self, host: Host, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
         link = tmp_path / "elsewhere" / "link.db"
         store = host.client()
@@ -433,21 +433,21 @@ class TestQueue:
         say(host.client(), Extend("none", "nobody", 1.0))
         assert host.rows("holdfast_waiters") == 1
 
-    def test_bells_of_the_dead_are_swept_when_the_file_is_opened(self, host: Host) -> None:
-        dead = host.path.with_name(host.path.name + "-bell-0123456789abcdef")
+    def test_pipes_of_the_dead_are_swept_when_the_file_is_opened(self, host: Host) -> None:
+        dead = host.path.with_name(host.path.name + "-wakeup-0123456789abcdef")
         os.mkfifo(dead)
         os.utime(dead, (0, 0))
-        young = host.path.with_name(host.path.name + "-bell-fedcba9876543210")
+        young = host.path.with_name(host.path.name + "-wakeup-fedcba9876543210")
         os.mkfifo(young)
         waiting = host.client()
         say(waiting, Acquire("job", "a", 30.0))
         say(waiting, Acquire("job", "b", 30.0, queue=True))
         other = host.client()
         say(other, Extend("none", "nobody", 1.0))
-        bells = sorted(path.name for path in host.path.parent.glob("*-bell-*"))
-        assert dead.name not in bells
-        assert young.name in bells  # it may be about to be read
-        assert len(bells) == 2
+        pipes = sorted(path.name for path in host.path.parent.glob("*-wakeup-*"))
+        assert dead.name not in pipes
+        assert young.name in pipes  # it may be about to be read
+        assert len(pipes) == 2
 
     def test_a_broken_lock_goes_to_the_first_waiter(self, host: Host) -> None:
         store = host.client()
@@ -660,6 +660,24 @@ def test_a_listener_whose_start_was_interrupted_leaves_nothing_behind(
     wait_for(lambda: host.rung == ["b"])
     store.close()
     assert set(host.path.parent.iterdir()) <= files
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_that_was_interrupted_in_the_making_leaves_nothing_behind(host: Host) -> None:
+    host.path.touch()
+    for line in count():
+        interruption = AtLine(line, ("sqlite/waiters.py",), functions=("__init__",))
+        before = set(os.listdir("/dev/fd"))
+        try:
+            with interruption:
+                pipe = waiters.Pipe(host.path, lambda: host.now, host.rung.append)
+        except KeyboardInterrupt:
+            assert set(os.listdir("/dev/fd")) == before
+            assert list(host.path.parent.iterdir()) == [host.path]
+        if not interruption.happened:
+            break
+    pipe.close()
+    assert line > 5
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

@@ -24,7 +24,7 @@ from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.connection import wait_for
 from holdfast.engines.sql.waiters import Waiters
 
-INFIX = "-bell-"
+INFIX = "-wakeup-"
 LATER = " later"
 ABANDONED = 60.0
 """Seconds after which a pipe that is not read is removed. A young one may be about to be read."""
@@ -75,13 +75,15 @@ class Pipe:
         self._path = Path(_path(database, self.name))
         self._clock, self._notify = clock, notify
         self._thread: threading.Thread | None = None
-        os.mkfifo(self._path, 0o600)
+        self._ends: list[int] = []
+        """To read from, and to write to, or reading would end by itself."""
         try:
-            self._reading = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
-            self._writing = os.open(self._path, os.O_WRONLY)  # or reading would end by itself
+            os.mkfifo(self._path, 0o600)
+            self._ends.append(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK))
+            self._ends.append(os.open(self._path, os.O_WRONLY))
             os.chmod(self._path, stat.S_IMODE(database.stat().st_mode) & 0o666)
-        except OSError:
-            self._path.unlink(missing_ok=True)
+        except BaseException:
+            self.close()
             raise
 
     def listen(self) -> None:
@@ -97,24 +99,24 @@ class Pipe:
         thread, self._thread = self._thread, None
         self._path.unlink(missing_ok=True)
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            os.write(self._writing, b"\n")
+            os.write(self._ends[1], b"\n")
             thread.join()
         self.forget()
 
     def forget(self) -> None:
         """Close our ends of the pipe, and nothing else."""
-        os.close(self._reading)
-        os.close(self._writing)
+        while self._ends:
+            os.close(self._ends.pop())
 
     def _listen(self) -> None:
-        rest = b""
+        rest, reading = b"", self._ends[0]
         later: dict[str, float] = {}
         """By holder id: when to wake that waiter."""
         while self._thread is threading.current_thread():
             pause = min(later.values()) - self._clock() if later else None
-            wait_for([self._reading], seconds=pause)  # a read that blocks would stop all greenlets
+            wait_for([reading], seconds=pause)  # a read that blocks would stop all greenlets
             with suppress(BlockingIOError):
-                rest += os.read(self._reading, 65536)
+                rest += os.read(reading, 65536)
             *lines, rest = rest.split(b"\n")
             now = self._clock()
             for line in lines:

@@ -388,7 +388,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
     async def __aenter__(self) -> Self:
         self.ensure_held()
         if self._cancel_on_loss:
-            self._driver.cancel_on_loss(self._state)
+            await self._driver.cancel_on_loss(self._state)
         return self
 
     async def __aexit__(

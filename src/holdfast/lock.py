@@ -379,7 +379,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         lease = self._reentrant and self._reenter(place)
         lease = self._enter(lease or await self._acquire(self._timeout, place), place)
         if self._cancel_on_loss:
-            self._driver.cancel_on_loss(lease._state)
+            await self._driver.cancel_on_loss(lease._state)
         return lease
 
     async def __aexit__(

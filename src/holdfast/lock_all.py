@@ -209,7 +209,7 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         self.ensure_held()
         for lease in self._leases:
             if lease._cancel_on_loss:
-                self._driver.cancel_on_loss(lease._state)
+                await self._driver.cancel_on_loss(lease._state)
         return self
 
     async def __aexit__(self, kind: Kind, error: Error, trace: Trace) -> None:

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from contextvars import Context
 from functools import partial
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from holdfast.core.effects import Ask, Effect, Steps, Wait
@@ -46,41 +46,6 @@ NOTICE = 1 / 6
 Renewals begin when two thirds are left, so several have failed by then."""
 
 
-class LossWatch:
-    """Cancels a task when a lease is lost, and takes the cancellation back at the end of the block.
-
-    The bookkeeping is that of `asyncio.timeout`: a cancellation may be turned into another error
-    only if no other caller has cancelled the task, too.
-    """
-
-    def __init__(self, task: "asyncio.Task[Any]") -> None:
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._fired = self._over = False
-
-    def fire(self) -> None:
-        """The lease is lost."""
-        if not self._over:
-            self._fired = True
-            self._task.cancel("the lease was lost")
-
-    async def call_off(self, error: BaseException | None) -> bool:
-        """The block is over; True if `error` is our own cancellation, and the only one."""
-        self._over = True
-        if not self._fired or self._task.uncancel() > self._cancelling:
-            return False
-        if isinstance(error, asyncio.CancelledError):
-            return True
-        try:
-            await asyncio.sleep(0)  # the block ended before our cancellation reached it
-        except asyncio.CancelledError:
-            if self._task.cancelling() > self._cancelling:
-                # Another cancellation came meanwhile: it is to be delivered again, after this.
-                self._task.cancel()
-                self._task.uncancel()
-        return False
-
-
 @asynccontextmanager
 async def cancel_before_end(
     lease: LeaseState, clock: Callable[[], float], looks: dict[Callable[[], None], float]
@@ -90,22 +55,22 @@ async def cancel_before_end(
     loop = asyncio.get_running_loop()
     notice = NOTICE * lease.remaining(clock())
     timer: asyncio.TimerHandle | None = None
-    over = False
 
-    def look() -> None:
-        nonlocal timer
+    def stop_looking() -> None:
         looks.pop(look, None)
         if timer is not None:
             timer.cancel()
-        if over or term.expired():
-            return
+
+    def look() -> None:
+        nonlocal timer
+        stop_looking()
         now = clock()
         left = lease.remaining(now) - notice
         if left > 0 and lease.is_held(now):
             timer = loop.call_later(left, look)
             looks[look] = now + left
         else:
-            term.reschedule(loop.time())
+            end_now(term)
 
     async with asyncio.timeout(None) as term:
         lease.callbacks += (look,)
@@ -113,8 +78,13 @@ async def cancel_before_end(
         try:
             yield term
         finally:
-            over = True
-            look()
+            stop_looking()
+
+
+def end_now(term: asyncio.Timeout) -> None:
+    """Cancel the body within it, if it is not over."""
+    with suppress(RuntimeError):  # it is
+        term.reschedule(asyncio.get_running_loop().time())
 
 
 T = TypeVar("T")
@@ -136,7 +106,8 @@ class AsyncDriver(Driver):
         """What looks whether to cancel a body before its lease ends, and when it does."""
         self._waits: dict[asyncio.Timeout, float] = {}
         """Until when each wait lasts."""
-        self._watches: WeakKeyDictionary[LeaseState, list[LossWatch]] = WeakKeyDictionary()
+        self._terms: WeakKeyDictionary[LeaseState, list[asyncio.Timeout]] = WeakKeyDictionary()
+        """What cancels the bodies of the blocks of a lease, the innermost last."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._loops: dict[str, asyncio.Task[None]] = {}
@@ -313,19 +284,25 @@ class AsyncDriver(Driver):
         self._store.forget()
         self._begin()
 
-    def cancel_on_loss(self, lease: LeaseState) -> None:
-        """Cancel the running task at the moment when the lease is lost."""
-        watch = LossWatch(cast("asyncio.Task[Any]", asyncio.current_task()))
-        self._watches.setdefault(lease, []).append(watch)
+    async def cancel_on_loss(self, lease: LeaseState) -> None:
+        """Cancel the running task when the lease is lost, until `was_cancelled_by_loss`."""
+        term = await asyncio.timeout(None).__aenter__()
+        self._terms.setdefault(lease, []).append(term)
         if lease.is_lost(self.runtime.clock()):
-            watch.fire()
+            end_now(term)
         else:
-            lease.callbacks += (watch.fire,)
+            lease.callbacks += (partial(end_now, term),)
 
     async def was_cancelled_by_loss(self, lease: LeaseState, error: BaseException | None) -> bool:
-        """Call off `cancel_on_loss`; True if `error` is the cancellation that it made."""
-        watches = self._watches.get(lease, [])
-        return bool(watches) and await watches.pop().call_off(error)
+        """The block that `cancel_on_loss` was called for is over; True if `error` is the
+        cancellation that it made, and no other caller has cancelled the task, too."""
+        terms = self._terms.get(lease)
+        try:
+            if terms:
+                await terms.pop().__aexit__(None if error is None else type(error), error, None)
+        except TimeoutError:
+            return True
+        return False
 
     def cancel_before_end(self, lease: LeaseState) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Cancel the body before the lease ends: it then leaves as `TimeoutError`."""

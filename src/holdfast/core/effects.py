@@ -39,7 +39,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Sleep:
-    """Do nothing until that instant."""
+    """Do nothing until that instant; or less, where a test moves the clock."""
 
     until: float
 

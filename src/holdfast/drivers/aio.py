@@ -104,14 +104,11 @@ class AsyncDriver(Driver):
         self._notifications: dict[str, asyncio.Event] = {}
         self._looks: dict[Callable[[], None], float] = {}
         """What looks whether to cancel a body before its lease ends, and when it does."""
-        self._waits: dict[asyncio.Timeout, float] = {}
-        """Until when each wait lasts."""
         self._terms: WeakKeyDictionary[LeaseState, list[asyncio.Timeout]] = WeakKeyDictionary()
         """What cancels the bodies of the blocks of a lease, the innermost last."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._loops: dict[str, asyncio.Task[None]] = {}
-        self._closing = asyncio.Event()
         self._running = 0
         self._idle = asyncio.Event()
         self._end: asyncio.Task[None] | None = None
@@ -178,22 +175,24 @@ class AsyncDriver(Driver):
         self._report_answers(answers, began)
         return answers
 
-    def _pause(self, effect: Effect) -> Coroutine[Any, Any, bool]:
+    async def _pause(self, effect: Effect) -> bool:
         if isinstance(effect, Wait):
-            return self._wait(self._notifications[effect.waiter_id], effect.until)
-        return self._wait(self._closing, effect.until)
+            return await self._wait(effect.waiter_id, effect.until)
+        waiter_id = f"sleep {id(effect)}"
+        self._subscribe(waiter_id)
+        try:
+            return await self._wait(waiter_id, effect.until)
+        finally:
+            self._unsubscribe(waiter_id)
 
-    async def _wait(self, event: asyncio.Event, until: float) -> bool:
+    async def _wait(self, waiter_id: str, until: float) -> bool:
         if self.runtime.closed:
             raise ClientClosed
+        event = self._notifications[waiter_id]
         woken = True
         try:
-            async with asyncio.timeout(self._left(until)) as limit:
-                self._waits[limit] = until
-                try:
-                    await event.wait()
-                finally:
-                    del self._waits[limit]
+            async with asyncio.timeout(None if until == inf else until - self.runtime.clock()):
+                await event.wait()
         except TimeoutError:
             woken = False
         if self.runtime.closed:
@@ -201,25 +200,19 @@ class AsyncDriver(Driver):
         event.clear()
         return woken
 
-    def _left(self, until: float) -> float | None:
-        return None if until == inf else until - self.runtime.clock()
-
     def clock_moved(self) -> None:
         """Have all waits look at the clock again."""
-        self._call_in_loop(self._reschedule_waits)
+        self._call_in_loop(self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        for event in self._notifications.values():
+            event.set()
+        for look in list(self._looks):
+            look()
 
     def looks_at(self) -> float:
         """When the next body is to be cancelled before its lease ends."""
         return min(list(self._looks.values()), default=inf)
-
-    def _reschedule_waits(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for limit, until in self._waits.items():
-            left = self._left(until)
-            if left is not None and not limit.expired():
-                limit.reschedule(now + left)
-        for look in list(self._looks):
-            look()
 
     def wait_for_callbacks(self, timeout: float) -> None:
         """Wait until the callbacks of all losses so far have returned, and the hooks."""
@@ -242,7 +235,6 @@ class AsyncDriver(Driver):
         self._belong_to_this_loop()
         if self._end is None:
             self.runtime.closed = True
-            self._closing.set()
             lose_all(self.runtime)
             for event in self._notifications.values():
                 event.set()

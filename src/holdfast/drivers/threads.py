@@ -78,8 +78,8 @@ class ThreadDriver(Driver):
         self._store = self.engine.connect(host)
         self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._pumped = self._store if isinstance(self._store, PumpedStore) else None
-        self._notifications: dict[str, SimpleQueue[bool]] = {}
-        """For each waiter. False: no notification, the clock was moved."""
+        self._notifications: dict[str, SimpleQueue[None]] = {}
+        """For each waiter."""
         self._loops: dict[str, threading.Thread] = {}
         self._running: dict[Steps[Any], int] = {}
         """The operations under way, and their threads."""
@@ -153,8 +153,7 @@ class ThreadDriver(Driver):
     def _wait(self, waiter_id: str, until: float) -> bool:
         notifications = self._notifications[waiter_id]
         clock = self.runtime.clock
-        woken = False
-        while not woken:
+        while True:
             if self.runtime.closed:  # `close` sets it before it ends the waits
                 raise ClientClosed
             look_at = until
@@ -163,26 +162,26 @@ class ThreadDriver(Driver):
                 if self._pumped is not None:
                     self._pumped.pump(waiter_id, notifications.empty, look_at)
             woken = self._get(notifications, look_at)
-            if clock() >= until:
+            if woken or clock() >= until:
                 break
         if self.runtime.closed:
             raise ClientClosed
         return woken
 
-    def _get(self, notifications: "SimpleQueue[bool]", until: float) -> bool:
-        """Wait for a notification; False if `until` passed first, or the clock was moved.
+    def _get(self, notifications: "SimpleQueue[None]", until: float) -> bool:
+        """Wait for a notification; False if `until` passed first.
 
         A queue, and not an Event: a signal handler or the garbage collector may notify in the
         middle of this very wait, and an Event's lock is not made for that.
         """
         left = until - self.runtime.clock()
         try:
-            woken = notifications.get(timeout=max(0.0, min(left, threading.TIMEOUT_MAX)))
+            notifications.get(timeout=max(0.0, min(left, threading.TIMEOUT_MAX)))
         except Empty:
             return False
         while not notifications.empty():  # several notifications are one
-            woken |= notifications.get()
-        return woken
+            notifications.get()
+        return True
 
     def _subscribe(self, waiter_id: str) -> None:
         self._notifications[waiter_id] = SimpleQueue()
@@ -193,12 +192,12 @@ class ThreadDriver(Driver):
     def _notify(self, waiter_id: str) -> None:
         notifications = self._notifications.get(waiter_id)
         if notifications is not None:
-            notifications.put(True)
+            notifications.put(None)
 
     def clock_moved(self) -> None:
         """Have all waits look at the clock again."""
-        for notifications in list(self._notifications.values()):
-            notifications.put(False)
+        for waiter_id in list(self._notifications):
+            self._notify(waiter_id)
 
     def wait_for_callbacks(self, timeout: float) -> None:
         """Wait until the callbacks of all losses so far have returned, and the hooks."""

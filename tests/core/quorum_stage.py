@@ -5,11 +5,10 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
-from holdfast.core.attempt import holder_of
 from holdfast.core.effects import Ask, Sleep
 from holdfast.core.fanout import FanOut
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
+from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode, holder_of
 from holdfast.core.quorum import Quorum
 from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines.redis import drift, quorum_node_timeout

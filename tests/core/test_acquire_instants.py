@@ -5,8 +5,7 @@ from math import inf
 import pytest
 
 from holdfast.core.acquire import ENOUGH_TIME, FAILING_TIMEOUT, SHORTEST_WAIT, acquire
-from holdfast.core.backoff import FIRST, LONGEST
-from holdfast.core.effects import Ask, Sleep, Wait
+from holdfast.core.effects import FIRST_PAUSE, LONGEST_PAUSE, Ask, Sleep, Wait
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.messages import DONE, NOT_YOURS, OFFER, Acquire, Failed, Granted, Held, Release
 from holdfast.core.runtime import RENEWER, WATCHER
@@ -173,8 +172,8 @@ class TestFailures:
             wakes_at = play.effect.until
             pauses.append(round(wakes_at - hand.now, 6))
             assert play.goes_on(at=wakes_at).effect == asking(wakes_at + PATIENCE, ttl=60.0)
-        assert pauses[:4] == [FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
-        assert pauses[-3:] == [LONGEST] * 3
+        assert pauses[:4] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE, 8 * FIRST_PAUSE]
+        assert pauses[-3:] == [LONGEST_PAUSE] * 3
 
     def test_those_of_a_waiter_are_shorter_than_an_offer_lasts(self) -> None:
         """Or it would be passed over if the lock is offered to it meanwhile."""

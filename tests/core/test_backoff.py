@@ -1,9 +1,8 @@
 """Pauses between tries."""
 
-from itertools import islice
 from random import Random
 
-from holdfast.core.backoff import FIRST, LONGEST, backoff, spread
+from holdfast.core.effects import FIRST_PAUSE, LONGEST_PAUSE, pause_after, spread
 
 
 def test_the_range_doubles_up_to_the_longest() -> None:
@@ -13,14 +12,16 @@ def test_the_range_doubles_up_to_the_longest() -> None:
         ranges.append((low, high))
         return low
 
-    pauses = list(islice(backoff(uniform), 10))
-    assert [high for _, high in ranges] == [FIRST * 2**n for n in range(6)] + [LONGEST] * 4
+    pauses = [pause_after(tries, uniform) for tries in range(10)]
+    assert [high for _, high in ranges] == [FIRST_PAUSE * 2**n for n in range(6)] + [
+        LONGEST_PAUSE
+    ] * 4
     assert all(low == high / 2 for low, high in ranges)
     assert pauses == [low for low, _ in ranges]
 
 
 def test_it_can_begin_and_end_elsewhere() -> None:
-    pauses = list(islice(backoff(lambda low, high: high, 0.5, 3.0), 5))
+    pauses = [pause_after(tries, lambda low, high: high, 0.5, 3.0) for tries in range(5)]
     assert pauses == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 

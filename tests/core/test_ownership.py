@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from holdfast.core.attempt import attempt_id
 from holdfast.core.lease_state import TAKEN, LeaseState
+from holdfast.core.messages import attempt_id
 from holdfast.core.ownership import Ownership, Place
 from tests.core.hand import NOW, TTL, spec
 

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from holdfast.core.backoff import FIRST, LONGEST
+from holdfast.core.effects import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.core.messages import Release
 from holdfast.core.pending import MOST, PendingReleases
 
@@ -48,8 +48,8 @@ def test_failures_are_followed_by_longer_and_longer_pauses() -> None:
         pending.failed("me", now, greatest)
         pauses.append(pending.next_due() - now)
         now = pending.next_due()
-    assert pauses[:3] == pytest.approx([FIRST, 2 * FIRST, 4 * FIRST])
-    assert pauses[-1] == pytest.approx(LONGEST)
+    assert pauses[:3] == pytest.approx([FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE])
+    assert pauses[-1] == pytest.approx(LONGEST_PAUSE)
 
 
 def test_one_that_failed_goes_behind_the_others() -> None:

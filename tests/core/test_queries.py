@@ -4,7 +4,6 @@ from math import inf
 
 import pytest
 
-from holdfast.core.attempt import attempt_id
 from holdfast.core.effects import Ask
 from holdfast.core.messages import (
     DONE,
@@ -16,6 +15,7 @@ from holdfast.core.messages import (
     Listing,
     Request,
     Seen,
+    attempt_id,
 )
 from holdfast.core.ports import NODE_TIMEOUT
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page

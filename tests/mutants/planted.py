@@ -955,8 +955,8 @@ PLANTED = [
     ),
     Mutant(
         "quorum: all attempts of a holder have one name",
-        "core/attempt.py",
-        'return f"{holder}{MARK}{tries}" if tries else holder',
+        "core/messages.py",
+        'return f"{holder}{ATTEMPT}{tries}" if tries else holder',
         "return holder",
         QUORUM,
     ),

@@ -4,7 +4,7 @@ What can happen at any yield below, and what then:
 
 - The reply is lost or late (`Failed`): the outcome is unknown, so the next try asks with the same
   holder id, which finds its own grant again. (Over a quorum each try releases its own; so each has
-  its own id: see `attempt`.)
+  its own id: see `messages.ATTEMPT`.)
 - The grant arrives after its ttl: the same.
 - The caller is interrupted or cancelled, or its client is closed: the holder id is abandoned, and
   all that the engine has of it is released (`release.abandon`).
@@ -17,8 +17,16 @@ What can happen at any yield below, and what then:
 from dataclasses import dataclass
 from math import inf
 
-from holdfast.core.backoff import LONGEST, pause_after, spread
-from holdfast.core.effects import Ask, Sleep, Steps, Wait, ask
+from holdfast.core.effects import (
+    LONGEST_PAUSE,
+    Ask,
+    Sleep,
+    Steps,
+    Wait,
+    ask,
+    pause_after,
+    spread,
+)
 from holdfast.core.holding import plan_renewal, release_later, unavailable, wake_loops
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import OFFER, Acquire, Answer, Failed, Granted, Held, Release
@@ -213,7 +221,7 @@ class Contender:
             give_up_at = heals_at + self.spec.ttl
         if now - min(self.failing_since, self.began) >= REPORT_AFTER and now < give_up_at:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
-        longest = OFFER / 2 if self.queue else LONGEST  # or an offer would lapse meanwhile
+        longest = OFFER / 2 if self.queue else LONGEST_PAUSE  # or an offer would lapse meanwhile
         pause = pause_after(self.failures, self.runtime.uniform, longest=longest)
         self.failures += 1
         return Failing(now + pause, give_up_at, answer)

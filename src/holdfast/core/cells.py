@@ -15,8 +15,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TypeVar
 
-from holdfast.core.backoff import backoff
-from holdfast.core.effects import Sleep, Steps, ask
+from holdfast.core.effects import Sleep, Steps, ask, pause_after
 from holdfast.core.holding import unavailable
 from holdfast.core.messages import Answer, Done, Failed, Read, Write
 from holdfast.core.ports import NODE_TIMEOUT
@@ -60,7 +59,6 @@ def update(
 ) -> Steps[V]:
     """Set the cell to `fn(value)`, and return that; `fn` is called for each try."""
     give_up_at = inf if timeout is None else runtime.clock() + timeout
-    pauses = backoff(runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
     tries = 0
     while True:
         seen = yield from get(runtime, key, name)
@@ -68,8 +66,9 @@ def update(
         check_value("fn", value)
         if (yield from put(runtime, key, name, value, seen.version)):
             return value
-        tries += 1
         now = runtime.clock()
         if now >= give_up_at:
-            raise UpdateTimeout(name, timeout or 0.0, tries)
-        yield Sleep(min(now + next(pauses), give_up_at))
+            raise UpdateTimeout(name, timeout or 0.0, tries + 1)
+        pause = pause_after(tries, runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
+        yield Sleep(min(now + pause, give_up_at))
+        tries += 1

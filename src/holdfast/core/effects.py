@@ -48,6 +48,8 @@ Effect: TypeAlias = Ask | Wait | Sleep
 
 E = TypeVar("E")
 T = TypeVar("T")
+Uniform: TypeAlias = Callable[[float, float], float]
+"""A random number between two."""
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 Steps: TypeAlias = Generator[Effect, Any, T]
 
@@ -55,6 +57,24 @@ Steps: TypeAlias = Generator[Effect, Any, T]
 def ask(request: Request, until: float) -> Ask:
     """Ask one thing: `[answer] = yield ask(...)`."""
     return Ask((request,), until)
+
+
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 1.0
+
+
+def pause_after(
+    tries: int, uniform: Uniform, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE
+) -> float:
+    """How long to wait before trying again, after `tries` earlier pauses: at random, so that it is
+    never in step with others, from a range that doubles each time, up to `longest`."""
+    ceiling = min(first * 2 ** min(tries, 10), longest)
+    return uniform(ceiling / 2, ceiling)
+
+
+def spread(pause: float, uniform: Uniform) -> float:
+    """About that long, so that clients which poll at one interval drift apart."""
+    return uniform(0.5 * pause, pause)
 
 
 def perform(steps: Generator[E, Any, T], do: Callable[[E], object], throws: Errors = ()) -> T:

@@ -24,11 +24,11 @@ What can happen, and what then:
 """
 
 import json
+from itertools import count
 
 from holdfast.core.acquire import acquire
-from holdfast.core.backoff import backoff
 from holdfast.core.cells import FIRST_PAUSE, LONGEST_PAUSE, get, put
-from holdfast.core.effects import Sleep, Steps
+from holdfast.core.effects import Sleep, Steps, pause_after
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.queries import inspect, poll
 from holdfast.core.records import Leader
@@ -61,8 +61,7 @@ def campaign(
 def _publish(runtime: Runtime, lease: LeaseState, cell: str, value: str) -> Steps[None]:
     spec, mine = lease.spec, Leader(value, lease.fence, lease.holder)
     give_up_at = runtime.clock() + spec.ttl
-    pauses = backoff(runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
-    while True:
+    for tries in count():
         lease.require_held(runtime.clock())
         try:
             seen = yield from get(runtime, spec.prefix + cell, cell)
@@ -75,7 +74,8 @@ def _publish(runtime: Runtime, lease: LeaseState, cell: str, value: str) -> Step
         except EngineUnavailable:
             if runtime.clock() >= give_up_at:
                 raise
-        yield Sleep(runtime.clock() + next(pauses))
+        pause = pause_after(tries, runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
+        yield Sleep(runtime.clock() + pause)
 
 
 def leader(runtime: Runtime, spec: LockSpec, cell: str | None) -> Steps[Leader | None]:

@@ -25,8 +25,8 @@ from types import CodeType, FrameType
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
-from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import HELD, LOST, LeaseState
+from holdfast.core.messages import holder_of
 from holdfast.errors import NotHeld
 
 L = TypeVar("L")

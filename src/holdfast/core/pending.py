@@ -13,7 +13,7 @@ All of it needs the runtime's mutex.
 from dataclasses import dataclass
 from math import inf
 
-from holdfast.core.backoff import Uniform, pause_after
+from holdfast.core.effects import Uniform, pause_after
 from holdfast.core.messages import Release
 
 MOST = 10_000

@@ -5,8 +5,7 @@ from dataclasses import replace
 from math import inf
 from typing import TypeVar, cast
 
-from holdfast.core.backoff import spread
-from holdfast.core.effects import Sleep, Steps, ask
+from holdfast.core.effects import Sleep, Steps, ask, spread
 from holdfast.core.holding import unavailable
 from holdfast.core.messages import Break, Done, Failed, Inspect, List, Listing, Seen
 from holdfast.core.ports import NODE_TIMEOUT

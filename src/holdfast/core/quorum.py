@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, cast
 
-from holdfast.core.attempt import attempt_id, undoing
-from holdfast.core.effects import Sleep
+from holdfast.core.effects import Sleep, Uniform
 from holdfast.core.fanout import AcquireRound, FanOut, ReleaseRound, Rounds, describe
 from holdfast.core.listings import look
 from holdfast.core.messages import (
@@ -44,6 +43,8 @@ from holdfast.core.messages import (
     Release,
     Repair,
     Request,
+    attempt_id,
+    undoing,
 )
 from holdfast.core.restart_guard import RestartGuard
 
@@ -92,7 +93,7 @@ class Quorum:
     guards: Sequence[RestartGuard]
     clock: Callable[[], float]
     wall_clock: Callable[[], float]
-    uniform: Callable[[float, float], float]
+    uniform: Uniform
     drift: Callable[[float], float]
     size: int = field(init=False)
     all_nodes: range = field(init=False)

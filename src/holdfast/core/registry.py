@@ -11,8 +11,8 @@ from math import inf
 from operator import attrgetter
 from weakref import ref
 
-from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import HELD, LeaseState
+from holdfast.core.messages import holder_of
 
 
 class Registry:

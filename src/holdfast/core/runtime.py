@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import inf
 
+from holdfast.core.effects import Uniform
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.pending import PendingReleases
 from holdfast.core.registry import Registry
@@ -21,7 +22,7 @@ class Runtime:
 
     clock: Callable[[], float]
     """Seconds, on a clock that is never set and that counts while the machine sleeps."""
-    uniform: Callable[[float, float], float]
+    uniform: Uniform
     new_holder: Callable[[str], str]
     """A new holder id, with this label in it."""
     emit: Callable[[Event], None]

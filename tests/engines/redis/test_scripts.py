@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from holdfast.core.attempt import attempt_id, undoing
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -28,6 +27,8 @@ from holdfast.core.messages import (
     Repair,
     Seen,
     ToNode,
+    attempt_id,
+    undoing,
 )
 from holdfast.engines.memory import Table
 from holdfast.engines.redis.commands import Commands

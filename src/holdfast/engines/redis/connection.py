@@ -24,9 +24,8 @@ from typing import Protocol, cast
 
 from hiredis import PushNotification, Reader
 
-from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Release
+from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Release, holder_of
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import (

@@ -17,8 +17,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from holdfast.core.backoff import Uniform, pause_after
-from holdfast.core.effects import Sleep
+from holdfast.core.effects import Sleep, Uniform, pause_after
 from holdfast.core.messages import (
     Acquire,
     Answer,

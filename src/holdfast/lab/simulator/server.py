@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, ClassVar, NamedTuple, Self
 
-from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
+from holdfast.core.messages import holder_of
 from holdfast.lab.simulator.driver import EPOCH, Clock, Timeline
 from holdfast.lab.simulator.network import Connection
 

@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import Any, TypeVar, cast
 from weakref import ref
 
-from holdfast.core.backoff import pause_after
+from holdfast.core.effects import pause_after
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import Commands

@@ -43,6 +43,7 @@ class WithBlocks:
         entered = None
         try:
             entered = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
+            self._blocks.forget(entered)
             entered.__exit__(kind, error, trace)
         except LockError:
             raise
@@ -50,11 +51,9 @@ class WithBlocks:
             place = place_of(sys._getframe(1))
             with suppress(NotHeld):
                 entered = entered or self._blocks.find(self._driver.current(), place)
+                self._blocks.forget(entered)
                 entered._interrupted()
             raise
-        finally:
-            if entered is not None:
-                self._blocks.forget(entered)
 
 
 class AsyncWithBlocks:

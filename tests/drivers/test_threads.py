@@ -419,6 +419,8 @@ class TestInterruptions:
 
         first = 3 if way == "release several" else 2
         assert interrupted_everywhere(work, other, first) > 10
+        if way in SEVERAL:
+            assert not entering[way]._blocks._open, "blocks that were left"
 
     @pytest.mark.parametrize("way", ["with the lock", *SEVERAL])
     def test_anywhere_on_the_way_into_a_block(

@@ -57,6 +57,16 @@ def test_a_stream_on_which_a_watch_is_refused_is_of_no_use() -> None:
     assert party.woken == ["ben"]
 
 
+def test_a_server_need_not_name_the_watch_that_it_refuses() -> None:
+    """As etcd 3.4.23 does. When the stream is dropped, all waiters are woken."""
+    party = Party()
+    party.watches.opened(party.send)
+    party.watches.watch("ben", [b"ann"], 7)
+    assert not party.receives(watch_id=-1, created=True, canceled=True, cancel_reason="denied")
+    party.watches.closed(party.send)
+    assert party.woken == ["ben"]
+
+
 def test_a_stream_that_is_lost_wakes_everybody() -> None:
     party = Party()
     party.watches.opened(party.send)

@@ -91,8 +91,8 @@ class Watches:
             return True
         with self._mutex:
             watch = self._watches.get(response.watch_id)
-            if watch is None:
-                return True
+            if watch is None:  # it was ended, unless the server does not say which was refused
+                return bool(response.watch_id >= 0)
             self._end(watch)
         self._notify(watch.holder)
         return deleted or response.compact_revision > 0

@@ -1,8 +1,11 @@
 """A session that ends takes all its leases with it, and their holders hear of it at once."""
 
 import asyncio
+import shutil
+from pathlib import Path
 from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 
 import holdfast
@@ -94,3 +97,19 @@ def test_a_connection_that_is_lost_is_no_session_that_is(server: ZooKeeperServer
             for _ in range(5):
                 proxy.reset()
                 lease.extend()
+
+
+@pytest.mark.slow
+def test_servers_that_were_set_up_anew(tmp_path: Path) -> None:
+    """They know neither the session nor what the client has seen. It begins again with them."""
+    with (
+        ZooKeeperServer(tmp_path) as server,
+        holdfast.Client(server.url, ttl=4) as client,
+    ):
+        with client.lock("one"):
+            client.cell("seen").set("1", expect=0)
+        server.kill()
+        shutil.rmtree(tmp_path / "data")
+        server.start()
+        with client.lock("one", timeout=60):
+            assert client.cell("seen").get().version == 0

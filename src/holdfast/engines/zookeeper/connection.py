@@ -284,6 +284,7 @@ class _Handler(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
             if not self._shortest:
                 self._shortest = self._shortest_session(hostip, port)
             timeout = self._opening(self._shortest)
+            self.client.last_zxid = 0  # servers that were set up anew would refuse a later one
             self.client._session_timeout = ceil(timeout * 1000)  # noqa: SLF001 - what kazoo asks for
             times = super()._connect(host, hostip, port)
         except Exception as error:

@@ -268,6 +268,13 @@ class _Handler(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
         super().__init__(client, retry, logger=client.logger)
         self._shortest, self._opening, self._opened = shortest, opening, opened
 
+    def _expand_client_hosts(self) -> Any:
+        """The addresses of the servers. If no name can be resolved, kazoo only logs that."""
+        found = super()._expand_client_hosts()
+        if not found:
+            self.client.last_error = "no server's name can be resolved"
+        return found
+
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
         """One connection, from its beginning to its end. An error that kazoo does not expect would
         end its thread; here, another server is tried."""

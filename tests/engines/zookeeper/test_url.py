@@ -6,6 +6,19 @@ import holdfast
 from tests.patience import wait_for
 
 
+@pytest.mark.parametrize(
+    "path", ["//a", "/a//b", "/a%2F/b", "/.", "/a/../b", "/a%00", "/%FF", "/🔑"]
+)
+def test_a_chroot_that_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the path of a node"):
+        holdfast.Client(f"zookeeper://h{path}")
+
+
+@pytest.mark.parametrize("path", ["", "/", "/a/", "/a/b.c", "/ключ", "/..."])
+def test_a_chroot_that_is_a_path(path: str) -> None:
+    holdfast.Client(f"zookeeper://h{path}").close()
+
+
 def test_an_error_says_that_a_name_cannot_be_resolved() -> None:
     with holdfast.Client("zookeeper://no-such-host.invalid") as client:
 

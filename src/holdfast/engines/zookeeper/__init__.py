@@ -4,6 +4,7 @@
 and `threads` the store; under asyncio, worker threads use that.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import SplitResult, unquote
@@ -21,6 +22,9 @@ from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
 DAY = 86400.0
 LONGEST = 20
 """Ticks of the longest session, by the default of the servers."""
+
+REFUSED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""What the servers accept in no path."""
 
 PORTS = {"zookeeper": 2181, "zookeepers": 2281}
 
@@ -40,7 +44,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     login, _, _ = url.netloc.rpartition("@")
     servers = Servers(hosts, unquote(login), security)
     terms = Terms(servers, tick)
-    chroot = unquote(url.path).rstrip("/")
+    chroot = _chroot(url.path)
 
     def connect(host: StoreHost) -> Store:
         from holdfast.engines.zookeeper.threads import ZooKeeperStore
@@ -69,6 +73,14 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         examine=examine,
         nodes=nodes,
     )
+
+
+def _chroot(path: str) -> str:
+    """The node below which all others are; empty for the root."""
+    chroot = unquote(path).rstrip("/")
+    if {"", ".", ".."}.intersection(chroot.split("/")[1:]) or REFUSED.search(chroot):
+        raise ValueError(f"url: {chroot!r} cannot be the path of a node")
+    return chroot
 
 
 def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:

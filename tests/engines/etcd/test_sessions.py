@@ -1,5 +1,7 @@
 """One etcd lease for all locks of a client that are renewed, through the store's port."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -216,3 +218,10 @@ def test_names_of_places_are_used_again(server: EtcdServer) -> None:
                 seen.update(server.keys())
                 assert [each.holder for each in client.leases()] == [lease.holder]
     assert len(seen) == 1
+
+
+def test_a_process_ends_though_its_client_was_not_closed(server: EtcdServer) -> None:
+    """Its etcd leases end with their ttl."""
+    command = [sys.executable, "-m", "tests.engines.unclosed", server.url, "sync"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "True\n", ran.stderr

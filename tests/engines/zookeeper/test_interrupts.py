@@ -51,7 +51,7 @@ def test_an_interruption_does_not_delay_what_is_sent_later(server: ZooKeeperServ
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_process_that_ends_leaves_nothing(server: ZooKeeperServer, mode: str) -> None:
     """Its client was never closed; but the lock is free long before its ttl is over."""
-    command = [sys.executable, "-m", "tests.engines.zookeeper.unclosed", server.url, mode]
+    command = [sys.executable, "-m", "tests.engines.unclosed", server.url, mode]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.stdout == "True\n", ran.stderr
     with outsider(server) as eye:

@@ -1,5 +1,6 @@
 """The store for threads."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,7 +55,10 @@ class EtcdStore:
         return answers
 
     def close(self) -> None:
-        """Revoke all etcd leases, and close every connection."""
+        """Revoke all etcd leases, and close every connection. While the interpreter shuts down, no
+        thread runs that could do it: then the servers end the etcd leases."""
+        if sys.is_finalizing():
+            return
         with self._mutex:  # none is started after this
             self._closing = True
         if self._watcher is not None:

@@ -4,6 +4,7 @@ One endpoint is used until it fails; then the next one is. Every call carries `h
 member without a leader answers with an error instead of waiting for one.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -142,7 +143,7 @@ class Connection:
     """A channel to one endpoint."""
 
     def __init__(self, name: str, channel: Any) -> None:
-        self.name, self.channel, self.last_error = name, channel, ""
+        self.name, self.channel = name, channel
         self._calls: Mapping[Method, Any] = {each: each.on(channel) for each in METHODS}
 
     def __getitem__(self, method: Method) -> Any:
@@ -150,7 +151,11 @@ class Connection:
 
 
 class Connections:
-    """The connections of one client. `library` makes the channels: `grpc` or `grpc.aio`."""
+    """The connections of one client. `library` makes the channels: `grpc` or `grpc.aio`.
+
+    The main thread has channels of its own. A signal handler that raises inside gRPC there, as on a
+    Ctrl-C, may leave a lock of the channel locked, and calls of other threads would never end.
+    """
 
     def __init__(self, cluster: Cluster, library: Any, emit: Callable[[Event], None]) -> None:
         self.cluster, self._library, self._emit = cluster, library, emit
@@ -159,7 +164,10 @@ class Connections:
 
     def _begin(self) -> None:
         self.closed = False
-        self._open: dict[str, Connection] = {}
+        self._open: dict[tuple[str, bool], Connection] = {}
+        """By name, and whether it is the main thread's."""
+        self._failed: set[str] = set()
+        """The endpoints that did not answer the last time."""
         self.order = list(self.cluster.endpoints)
         self.logged_in("")
 
@@ -174,19 +182,20 @@ class Connections:
         return self[self.order[0]]
 
     def __getitem__(self, name: str) -> Connection:
-        connection = self._open.get(name)
+        key = name, threading.current_thread() is threading.main_thread()
+        connection = self._open.get(key)
         if connection is None:
             channel = self.cluster.channel(self._library, name)
-            connection = self._open.setdefault(name, Connection(name, channel))
+            connection = self._open.setdefault(key, Connection(name, channel))
         return connection
 
     def failed(self, connection: Connection, why: str) -> None:
         """Try the others first, from now on."""
         if connection.name == self.order[0]:
             self.order = [*self.order[1:], connection.name]
-        if not connection.last_error and len(self.order) > 1:
+        if connection.name not in self._failed and len(self.order) > 1:
             self._emit(NodeFailed(connection.name, why))
-        connection.last_error = why
+        self._failed.add(connection.name)
 
     def answered(self, connection: Connection) -> None:
         """Use this one from now on."""
@@ -195,16 +204,15 @@ class Connections:
                 connection.name,
                 *(each for each in self.order if each != connection.name),
             ]
-        if connection.last_error:
-            connection.last_error = ""
+        if connection.name in self._failed:
+            self._failed.discard(connection.name)
             if len(self.order) > 1:
                 self._emit(NodeRecovered(connection.name))
 
     def interrupted(self, connection: Connection) -> None:
-        """A signal handler raised inside gRPC, whose locks may stay locked: do not use this channel
-        again, nor close it."""
-        if self._open.get(connection.name) is connection:
-            del self._open[connection.name]
+        """A signal handler raised inside gRPC: do not use this channel again, nor close it."""
+        for key in [key for key, each in list(self._open.items()) if each is connection]:
+            self._open.pop(key, None)
         keep_forever(connection)
 
     def logged_in(self, token: str) -> None:

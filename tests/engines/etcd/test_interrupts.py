@@ -1,0 +1,58 @@
+"""Ctrl-C inside gRPC, where a lock of its channel may stay locked: calls of other threads go on."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.equipment.servers.etcd import EtcdServer
+from tests.patience import wait_for
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def interruption() -> Iterator[None]:
+    """A Ctrl-C as gRPC has just locked its channel, to begin a call."""
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        is_locking = frame.f_code is threading.Condition.__enter__.__code__
+        if is_locking and event == "return" and in_a_call(frame.f_back):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def in_a_call(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_name == "_blocking"
+
+
+def test_calls_of_other_threads_go_on(server: EtcdServer) -> None:
+    done = threading.Event()
+
+    def look() -> None:
+        client.inspect("door")
+        done.set()
+
+    with holdfast.Client(server.url) as client:
+        other = threading.Thread(target=look, daemon=True)
+        server.freeze()
+        try:
+            other.start()
+            wait_for(lambda: in_a_call(sys._current_frames().get(other.ident or 0)))
+            with pytest.raises(KeyboardInterrupt), interruption():
+                client.inspect("door")
+        finally:
+            server.thaw()
+        wait_for(done.is_set)

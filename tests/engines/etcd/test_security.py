@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.core.messages import Held
 from holdfast.engines.etcd import locks
 from tests.equipment.servers.certificates import SETTINGS, Certificates, certify, make_certificates
 from tests.equipment.servers.etcd import EtcdServer, find_etcd_wheel
@@ -20,6 +21,9 @@ pytestmark = pytest.mark.slow
 
 COUNTING = 0.1
 """Seconds between two looks at a server's metrics: to count its calls, it has to write them all."""
+
+SOON = Held(3.0, wakes=True)
+"""A waiter asks again soon, although it was not woken."""
 
 
 def takes(url: str, **options: Any) -> bool:
@@ -135,7 +139,7 @@ def test_a_stream_whose_login_has_expired_is_opened_anew(
     guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever comes to wait then would have its watch refused on it, again and again."""
-    monkeypatch.setattr(locks, "BACKSTOP", 3.0)  # the next thing that is said, and needs a login
+    monkeypatch.setattr(locks, "HELD", SOON)  # the next request, which needs a login
 
     def take_turn() -> int:
         with client.lock("door") as lease:
@@ -152,7 +156,7 @@ def test_a_stream_whose_login_has_expired_is_opened_anew(
 
 
 def test_the_same_stream_for_tasks(guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "BACKSTOP", 3.0)
+    monkeypatch.setattr(locks, "HELD", SOON)
 
     async def take_turn(client: holdfast.AsyncClient) -> int:
         async with client.lock("door") as lease:

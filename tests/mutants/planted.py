@@ -1016,15 +1016,22 @@ PLANTED = [
     Mutant(
         "etcd: a lease that moves to a longer ttl is lost",
         "engines/etcd/locks.py",
-        "answers.append(NOT_YOURS if is_known else MOVING)",
-        "answers.append(NOT_YOURS)",
+        "                answers.append((yield from self._move(",
+        "                answers.append(NOT_YOURS if not found else (yield from self._move(",
         "tests/engines/etcd/test_locks.py",
     ),
     Mutant(
-        "etcd: two extensions move a lease at once",
+        "etcd: of two extensions at once, the later one decides",
         "engines/etcd/locks.py",
-        "not self._registry.begin_move(claim, mover) or claim.session is not session:",
-        "claim.mover:",
+        "if session is None or session.ttl < ttl:",
+        "if session is None or session.ttl != ttl:",
+        "tests/engines/etcd/test_locks.py",
+    ),
+    Mutant(
+        "etcd: of two extensions at once, one ends the session of the other",
+        "engines/etcd/locks.py",
+        "self._registry.move(claim, session, [now_in] if now_in else [])",
+        "self._registry.move(claim, session, list(claim.sessions))",
         "tests/engines/etcd/test_locks.py",
     ),
     Mutant(

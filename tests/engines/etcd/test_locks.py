@@ -1,28 +1,21 @@
 """The steps of an exchange one by one, where no real server would stop between two of them."""
 
-from types import SimpleNamespace
 from typing import Any, cast
 
+import grpc
 import pytest
 
-from holdfast.core.messages import (
-    DONE,
-    NOT_YOURS,
-    Acquire,
-    Answer,
-    Extend,
-    Failed,
-    Release,
-)
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Release
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
+from holdfast.engines.etcd.connection import read_error
 from holdfast.engines.etcd.locks import Locks
-from holdfast.engines.etcd.protocol import messages
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, Method, messages
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
-from tests.engines.meanwhile import meanwhile
+from holdfast.lab.simulator.etcd.server import Keyspace
 
-NO_KEYS = SimpleNamespace(keys=())
+Step = Call | list[Call] | KeepAlives
 HOST = StoreHost(lambda: 0.0, lambda holder: None, lambda event: None)
 
 
@@ -103,61 +96,151 @@ def test_a_release_is_sent_again_though_the_lease_ends_meanwhile(
     assert end_of(again, DELETED) == DONE
 
 
-@pytest.mark.parametrize("move", ["none", "done", "on its way", "in doubt"])
-@pytest.mark.parametrize("begins", ["before", "in the middle"])
-def test_a_renewal_during_a_move_to_another_session_is_no_loss(
-    registry: Registry, locks: Locks, claim: Claim, move: str, begins: str
-) -> None:
-    """Also where it asks about both sessions, and the move comes in between."""
-    if begins == "in the middle":
-        registry.session_for(claim, 60).granted = True
-    renewing = locks.extend([Extend("door", "ben", 4, 7)], 1)
-    sessions = len(cast(KeepAlives, next(renewing)).leases)
-    renewing.send([4] * sessions)
-    if move != "none":
-        longer = registry.session_for(claim, 60)
-    if move == "done":
-        registry.move(claim, longer)
-    elif move == "on its way":
-        registry.begin_move(claim, object())
-    with pytest.raises(StopIteration) as end:
-        renewing.send([NO_KEYS] * sessions)
-    [answer] = end.value.value
-    if move == "none" or (move == "in doubt" and begins == "in the middle"):
-        assert answer == NOT_YOURS, "it is attached to none of the sessions"
-    else:
-        assert isinstance(answer, Failed)
+class Server:
+    """It carries out calls at once, or later; or their replies come later."""
 
+    def __init__(self) -> None:
+        self.data = Keyspace(HOST.clock, lambda key, revision: None)
 
-def move(locks: Locks, claim: Claim, ttl: float) -> Calls[list[Answer]]:
-    """An extension that knows that the place is there, and is about to move it."""
-    steps = locks.extend([Extend("door", "ben", ttl, 7)], 1)
-    next(steps)
-    steps.send([4])
-    return steps
+    def perform(self, step: Step) -> list[Any]:
+        if isinstance(step, KeepAlives):
+            return [self._perform(LEASE_KEEP_ALIVE, each).TTL for each in step.requests]
+        return [self._perform(*each) for each in (step if isinstance(step, list) else [step])]
 
-
-@pytest.mark.parametrize("line", range(12))
-def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, line: int) -> None:
-    """The last one would decide, and end the lease of the other before its time."""
-    moves = [move(locks, claim, ttl) for ttl in (50, 60)]
-    refused: list[Answer] = []
-
-    def go_on(steps: Calls[list[Answer]]) -> None:
+    def _perform(self, method: Method, request: Any) -> Any:
         try:
-            steps.send([SimpleNamespace(keys=[claim.place])])
-        except StopIteration as end:
-            refused.extend(end.value)
-
-    with meanwhile(line, ("_extend", "begin_move"), lambda: go_on(moves[1])):
-        go_on(moves[0])
-    assert [type(each) for each in refused] == [Failed]
+            name = method.path.rpartition("/")[2]
+            reply = self.data.perform(name, request.SerializeToString())
+        except grpc.RpcError as error:
+            return read_error(error)
+        return method.response.FromString(reply)
 
 
-def test_a_move_that_comes_after_a_longer_one_does_not_undo_it(
-    registry: Registry, locks: Locks, claim: Claim
+class Exchange:
+    """One of several at once, which goes on step by step."""
+
+    def __init__(self, server: Server, steps: Calls[list[Answer]]) -> None:
+        self._server, self._steps = server, steps
+        self._step: Any = next(steps)
+        self._replies: list[Any] | None = None
+        self.answers: list[Answer] | None = None
+
+    def arrive(self) -> None:
+        """The server carries out the present step."""
+        if self._replies is None and self.answers is None:
+            self._replies = self._server.perform(self._step)
+
+    def go_on(self, count: int = 1) -> "Exchange":
+        """Some steps more."""
+        for _ in range(count):
+            self.arrive()
+            replies, self._replies = self._replies, None
+            if self.answers is None and replies is not None:
+                several = isinstance(self._step, (list, KeepAlives))
+                try:
+                    self._step = self._steps.send(replies if several else replies[0])
+                except StopIteration as end:
+                    self.answers = end.value
+        return self
+
+    def lose_reply(self) -> None:
+        """The present step is carried out, and the connection is lost."""
+        self.arrive()
+        self._steps.close()
+
+    def ends(self) -> list[Answer]:
+        self.go_on(MOST)
+        assert self.answers is not None
+        return self.answers
+
+
+MOST = 20
+"""No exchange has as many steps."""
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture(params=["joint", "its own"])
+def held(request: pytest.FixtureRequest, server: Server, locks: Locks, registry: Registry) -> Claim:
+    """One whose session is that of other claims, or its own."""
+    acquire = Acquire("door", "ann", 4.0, renew=request.param == "joint")
+    [answer] = Exchange(server, locks.acquire(acquire, 0.0)).ends()
+    assert isinstance(answer, Granted)
+    claim = registry.find_held("ann")
+    assert claim
+    return claim
+
+
+def extending(server: Server, locks: Locks, ttl: float) -> Exchange:
+    return Exchange(server, locks.extend([Extend("door", "ann", ttl, 7)], 0.0))
+
+
+def ttl_of(server: Server, claim: Claim) -> int:
+    """That of the etcd lease which the place is attached to."""
+    return server.data.leases[server.data.keys[claim.place].lease].ttl
+
+
+@pytest.mark.parametrize("before", range(8))
+@pytest.mark.parametrize("meanwhile", range(8))
+def test_a_renewal_during_a_move_to_another_session_is_no_loss(
+    server: Server, locks: Locks, held: Claim, before: int, meanwhile: int
 ) -> None:
-    shorter = move(locks, claim, 50)
-    registry.move(claim, registry.session_for(claim, 60))
-    assert isinstance(end_of(shorter, SimpleNamespace(keys=[claim.place])), Failed)
-    assert claim.session.ttl == 60
+    moving = extending(server, locks, 60).go_on(before)
+    renewing = extending(server, locks, 4).go_on(2)
+    renewing.arrive()  # it reads what is attached to each session
+    moving.go_on(meanwhile)
+    assert renewing.ends() == moving.ends() == [DONE]
+    assert ttl_of(server, held) == held.session.ttl == 60
+    assert extending(server, locks, 60).ends() == [DONE]
+
+
+@pytest.mark.parametrize("ttls", [(50, 60), (60, 50)])
+@pytest.mark.parametrize("before", range(8))
+@pytest.mark.parametrize("meanwhile", range(8))
+def test_of_two_moves_at_once_the_longer_one_decides(
+    server: Server, locks: Locks, held: Claim, ttls: tuple[int, int], before: int, meanwhile: int
+) -> None:
+    first = extending(server, locks, ttls[0]).go_on(before)
+    second = extending(server, locks, ttls[1]).go_on(meanwhile)
+    first.arrive()
+    second.arrive()
+    assert second.ends() == first.ends() == [DONE]
+    assert ttl_of(server, held) == 60
+    assert held.ends_at == 60
+    assert extending(server, locks, 60).ends() == [DONE]
+    assert Exchange(server, locks.release([Release("door", "ann")], set())).ends() == [DONE]
+    assert not server.data.keys
+
+
+@pytest.mark.parametrize("before", range(8))
+@pytest.mark.parametrize("ttl", [4, 60, 70])
+def test_a_move_whose_reply_was_lost(
+    server: Server, locks: Locks, held: Claim, before: int, ttl: int
+) -> None:
+    extending(server, locks, 60).go_on(before).lose_reply()
+    assert extending(server, locks, ttl).ends() == [DONE]
+    assert ttl_of(server, held) >= ttl
+    assert held.session.ttl == ttl_of(server, held)
+
+
+@pytest.mark.parametrize("before", range(8))
+@pytest.mark.parametrize("meanwhile", range(3))
+def test_a_release_during_a_move(
+    server: Server, locks: Locks, held: Claim, before: int, meanwhile: int
+) -> None:
+    moving = extending(server, locks, 60).go_on(before)
+    releasing = Exchange(server, locks.release([Release("door", "ann")], set())).go_on(meanwhile)
+    moving.arrive()
+    assert releasing.ends() == [DONE]
+    moving.ends()
+    assert not server.data.keys
+    assert all(not session.claims for session in held.sessions)
+
+
+def test_a_place_that_is_gone_is_a_loss(server: Server, locks: Locks, held: Claim) -> None:
+    del server.data.keys[held.place]
+    assert extending(server, locks, 4).ends() == [NOT_YOURS]
+    assert extending(server, locks, 60).ends() == [NOT_YOURS]

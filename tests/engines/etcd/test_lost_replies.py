@@ -225,7 +225,7 @@ def test_being_the_next(
     nothing_is_left(server)
 
 
-@cases(4)
+@cases(5)
 def test_extending_to_another_ttl(
     server: EtcdServer, store: UnreliableStore, fate: Fate, step: int
 ) -> None:

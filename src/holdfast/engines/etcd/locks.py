@@ -22,7 +22,6 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Extend,
-    Failed,
     Granted,
     Held,
     Release,
@@ -46,8 +45,6 @@ BACKSTOP = 10.0
 """Seconds after which a waiter asks again although it was not woken."""
 
 HELD = Held(BACKSTOP, wakes=True)
-
-MOVING = Failed.at("etcd", "another extension of this lease is under way")
 
 TRIES = 4
 """How often a place is asked for whose session has ended."""
@@ -125,7 +122,7 @@ class Locks:
             answer = yield from self._confirm_share(claim, session)
         if isinstance(answer, Granted):
             self._watches.end(claim.holder)
-            self._registry.move(claim, session)
+            self._registry.move(claim, session, list(claim.sessions))
             claim.ends_at = asked_at + session.ttl
             if session.ttl != ttl:
                 return Granted(answer.fence, ttl=session.ttl)
@@ -133,7 +130,7 @@ class Locks:
 
     def _take(self, claim: Claim, session: Session) -> Calls[Answer | None]:
         """Hold the lock if it is free, or there is room beside its holders and no client waits."""
-        self._registry.move(claim, session)
+        self._registry.move(claim, session, list(claim.sessions))
         queue, since = queue_of(claim.key), 0
         while True:
             claim.doubtful = True
@@ -246,8 +243,7 @@ class Locks:
     def extend(self, requests: Sequence[Extend], asked_at: float) -> Calls[list[Answer]]:
         """Keep the sessions alive, and see which places are still there."""
         claims = [self._registry.find_held(request.holder) for request in requests]
-        before = {claim: claim.session for claim in claims if claim is not None}
-        needed = dict.fromkeys(each for claim in before for each in list(claim.sessions))
+        needed = dict.fromkeys(each for claim in claims if claim for each in list(claim.sessions))
         sessions = [each for each in needed if each.granted]
         if not sessions:
             return [NOT_YOURS] * len(requests)
@@ -261,47 +257,44 @@ class Locks:
         for request, claim in zip(requests, claims, strict=True):
             if claim is None:
                 answers.append(NOT_YOURS)
-            elif claim.mover or claim.session is not before[claim]:
-                answers.append(MOVING)
-            elif found := [each for each in claim.sessions if claim.place in places.get(each, ())]:
+                continue
+            found = [each for each in claim.sessions if claim.place in places.get(each, ())]
+            if found and found[0].ttl >= request.ttl:
                 claim.session = found[0]
-                answers.append((yield from self._extend(request, claim, asked_at)))
+                claim.ends_at = max(claim.ends_at, asked_at + request.ttl)
+                answers.append(DONE)
             else:
-                is_known = claim.sessions.keys() <= needed.keys()
-                answers.append(NOT_YOURS if is_known else MOVING)
+                answers.append((yield from self._move(claim, request.ttl, asked_at)))
         return answers
 
-    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[Answer]:
-        ttl, session = ceil(request.ttl), claim.session
-        if ttl > session.ttl:
-            mover = object()
-            try:
-                if not self._registry.begin_move(claim, mover) or claim.session is not session:
-                    return MOVING
-                if not (yield from self._move(claim, ttl, asked_at)):
-                    return NOT_YOURS
-            finally:
-                if claim.mover is mover:
-                    claim.mover = None
-        claim.ends_at = max(claim.ends_at, asked_at + request.ttl)
-        return DONE
-
-    def _move(self, claim: Claim, ttl: int, asked_at: float) -> Calls[bool]:
-        """Attach the place to a session of a longer ttl; False if the place is gone."""
-        session = self._registry.session_for(claim, ttl)
-        if not (yield from self._ensure_fresh(session, asked_at)):
-            raise Rejected("the etcd lease to move to has ended meanwhile")
+    def _move(self, claim: Claim, ttl: float, asked_at: float) -> Calls[Answer]:
+        """Extend a lease whose place is to be attached to a session with a longer ttl, or may have
+        been attached to one meanwhile: the place itself has which it is."""
         for _ in range(TRIES):
-            attach = commands.attach(_place(claim), session.lease, claim.holder)
-            reply = accepted((yield attach))
-            if reply.succeeded:
-                claim.modified = reply.header.revision
-                self._registry.move(claim, session)
-                yield from self.revoke(self._registry.take_unused())
-                return True
-            _note_place(claim, reply.responses[0].response_range.kvs)
             if not claim.revision:
-                return False
+                return NOT_YOURS
+            found = accepted((yield commands.find(claim.place))).kvs
+            if self._registry.find_held(claim.holder) is not claim:
+                return NOT_YOURS
+            _note_place(claim, found)
+            if not claim.revision:
+                return NOT_YOURS
+            now_in = next((each for each in claim.sessions if each.lease == found[0].lease), None)
+            session = now_in
+            if session is None or session.ttl < ttl:
+                session = self._registry.session_for(claim, ceil(ttl))
+            if not (yield from self._ensure_fresh(session, asked_at)):
+                continue
+            if session is not now_in:
+                place = Place(claim.place, claim.revision, found[0].mod_revision)
+                reply = yield commands.attach(place, session.lease, claim.holder)
+                if self._has_ended(session, reply) or not reply.succeeded:
+                    continue
+                self._registry.move(claim, session, [now_in] if now_in else [])
+                yield from self.revoke(self._registry.take_unused())
+            claim.session = session
+            claim.ends_at = max(claim.ends_at, asked_at + ttl)
+            return DONE
         raise Rejected("its place was changed at every try")
 
     def release(self, requests: Sequence[Release], released: set[str]) -> Calls[list[Answer]]:

@@ -56,23 +56,19 @@ class Claim:
     """When the lease ends unless it is extended; inf while the claim only waits."""
     leaving: bool = False
     """Whether a release was sent; it may have been lost, or its reply."""
-    mover: object = None
-    """The exchange that is about to move it to another session. Of two at once, the last one would
-    decide, which may be the one with the shorter ttl."""
-
     sessions: dict[Session, None] = field(default_factory=dict)
-    """All that its place may be attached to: one, and another that it is about to move to."""
+    """All that its place may be attached to: one, and those that it is about to move to."""
 
     def need(self, session: Session) -> None:
         """Its place may be attached to that etcd lease."""
         session.claims[self] = None
         self.sessions[session] = None
 
-    def leave_sessions(self) -> None:
-        """It needs none of them any more."""
-        for session in self.sessions:
+    def leave(self, sessions: Iterable[Session]) -> None:
+        """Its place cannot be attached to these any more."""
+        for session in list(sessions):
             session.claims.pop(self, None)
-        self.sessions.clear()
+            self.sessions.pop(session, None)
 
     @property
     def waits(self) -> bool:
@@ -177,19 +173,14 @@ class Registry:
             self._name = self._new_name()
             self._close(claim)
 
-    def move(self, claim: Claim, session: Session) -> None:
-        """Its place is attached to another session now."""
+    def move(self, claim: Claim, session: Session, before: Iterable[Session]) -> None:
+        """Its place is attached to this session now, instead of those before. Another exchange may
+        be about to move it to one more."""
         with self._mutex:
-            claim.leave_sessions()
-            claim.need(session)
+            claim.leave(before)
+            if self.claims.get(claim.holder) is claim:  # else it was released meanwhile
+                claim.need(session)
             claim.session = session
-
-    def begin_move(self, claim: Claim, mover: object) -> bool:
-        """Whether this exchange may move a lease to another session: no other one is about to."""
-        with self._mutex:
-            if claim.mover is None:
-                claim.mover = mover
-            return claim.mover is mover
 
     def find_held(self, holder: str) -> Claim | None:
         """The claim of this holder, if that has a lease; it may have expired."""
@@ -215,7 +206,7 @@ class Registry:
             taken.discard(claim.number)
             if not taken:
                 del self._numbers[claim.key]
-        claim.leave_sessions()
+        claim.leave(claim.sessions)
 
     def leave(self, claim: Claim) -> None:
         """It is about to be released. Until that is confirmed, the claim is kept for as long as the

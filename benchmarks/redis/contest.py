@@ -26,7 +26,7 @@ import holdfast
 from benchmarks.contenders import TTL
 from benchmarks.redis.floors import Pipelines, RawSockets
 from holdfast.drivers.common import clock
-from holdfast.engines.redis.exchange import command
+from holdfast.engines.redis.protocol import command
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 

@@ -21,7 +21,7 @@ from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.core.messages import Acquire, Release
 from holdfast.drivers.common import new_holder
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.exchange import load_scripts
+from holdfast.engines.redis.protocol import load_scripts
 from holdfast.lab.servers.process import HOST
 
 READ_SIZE = 65536

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.redis.exchange import script
+from holdfast.engines.redis.protocol import script
 from holdfast.lab.simulator.redis.keyspace import Keyspace, perform
 from holdfast.lab.simulator.redis.server import scripts
 from tests.lab.script_calls import CHANNELS, HOUR, KEEP, LOCKS, quorum, single

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.redis.exchange import script
+from holdfast.engines.redis.protocol import script
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import Connection, RedisServer
 from holdfast.lab.simulator.redis.keyspace import Keyspace, perform

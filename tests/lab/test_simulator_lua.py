@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.engines.redis.exchange import command
+from holdfast.engines.redis.protocol import command
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.simulator.redis.keyspace import CommandError, Keyspace, perform
 from holdfast.lab.simulator.redis.server import ScriptError, scripts

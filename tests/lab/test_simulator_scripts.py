@@ -18,8 +18,8 @@ from holdfast.core.messages import (
     ToNode,
 )
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.exchange import command as command_of
-from holdfast.engines.redis.exchange import load_scripts
+from holdfast.engines.redis.protocol import command as command_of
+from holdfast.engines.redis.protocol import load_scripts
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.simulator.driver import EPOCH, Timeline
 from holdfast.lab.simulator.network import Connection, Network, Wire

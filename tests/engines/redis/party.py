@@ -15,7 +15,7 @@ import hiredis
 import holdfast
 from holdfast.core.messages import Answer, ToNode
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.exchange import Exchange, Reply, conclude
+from holdfast.engines.redis.protocol import Exchange, Reply, conclude
 from holdfast.lab.servers.redis import RedisServer
 
 Mode = Literal["sync", "async"]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from holdfast.engines.redis.exchange import SCRIPTS, script
+from holdfast.engines.redis.protocol import SCRIPTS, script
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party

@@ -21,10 +21,10 @@ from holdfast.core.ports import StoreHost
 from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.connection import MAX_PENDING, Node
-from holdfast.engines.redis.exchange import load_scripts
+from holdfast.engines.redis.connection import MAX_PENDING, Connection
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes, Voting
+from holdfast.engines.redis.protocol import load_scripts
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
@@ -50,18 +50,18 @@ class Client:
         self.nodes = Nodes(host, commands.exchange, Waiters(host, "channel"))
         self.nodes.connect = self._connect
         self.outgoing: list[bytes] = []
-        self.nodes.disconnect = lambda node, why, heals=None: node.lost(why, heals)
-        self.node = self.nodes.add(server({"host": "server", "port": 1}), Handshake())
+        self.nodes.disconnect = lambda connection, why, heals=None: connection.lost(why, heals)
+        self.connection = self.nodes.add(server({"host": "server", "port": 1}), Handshake())
 
     def _note(self, event: object) -> None:
         self.said.append(str(event))
         assert isinstance(event, PollingOnly)
 
-    def _connect(self, node: Node, timeout: float) -> None:
+    def _connect(self, connection: Connection, timeout: float) -> None:
         self.connects += 1
 
     def connect(self, hello: bytes = HELLO) -> None:
-        self.node.opened(self.outgoing.extend)
+        self.connection.opened(self.outgoing.extend)
         self.sent()
         self.receive(hello)
 
@@ -78,7 +78,7 @@ class Client:
         return names
 
     def receive(self, data: bytes) -> None:
-        self.node.receive(data)
+        self.connection.receive(data)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_without_resp3_nothing_is_subscribed_and_waiters_poll() -> None:
 def test_the_subscription_is_made_again_on_the_next_connection(client: Client) -> None:
     client.ask(acquire("a", queue=True))
     client.receive(SUBSCRIBED + HELD)
-    client.node.lost("the server closed the connection")
+    client.connection.lost("the server closed the connection")
     assert client.woken == ["a"], "it may have missed a wake-up"
     client.ask(acquire("a", queue=True))
     client.connect()
@@ -202,7 +202,7 @@ def test_the_subscription_is_made_again_on_the_next_connection(client: Client) -
 
 def test_a_connection_that_is_lost_fails_all_that_is_pending(client: Client) -> None:
     rounds = [client.ask(acquire("a")), client.ask(Extend("job", "b", 1.0), Extend("k", "b", 1.0))]
-    client.node.lost("it broke")
+    client.connection.lost("it broke")
     answers: list[Sequence[Answer]] = [each.answers[0] for each in rounds]
     assert [len(each) for each in answers] == [1, 2]
     assert all(type(one) is Failed and one.heals_in is None for each in answers for one in each)
@@ -258,13 +258,14 @@ def test_a_handshake_whose_replies_make_no_sense(info: bytes | None, max_ttl: by
     client = Client()
     guard = RestartGuard(61.0)
     handshake = NodeHandshake(guard, client.nodes.clock, 60.0, guarded=True)
-    node = client.node = client.nodes.add(server({"host": "node", "port": 1}), handshake)
-    each = FanOut((acquire("a"),), (node.index,), 1.0)
+    address = server({"host": "node", "port": 1})
+    connection = client.connection = client.nodes.add(address, handshake)
+    each = FanOut((acquire("a"),), (connection.index,), 1.0)
     client.nodes.start((each,), lambda: None)
     replies = [info, None, None, max_ttl, *(b"sha" for _ in load_scripts())]
     client.connect(HELLO + b"".join(map(encode, replies)))
-    assert not node.ready
-    assert type(each.answers[node.index][0]) is Failed
+    assert not connection.ready
+    assert type(each.answers[connection.index][0]) is Failed
 
 
 @pytest.mark.parametrize("released_by", ["", "b", "a", "a#0"])
@@ -295,8 +296,8 @@ def test_a_server_that_is_stopped_before_it_confirms_a_subscription_is_overdue(
     """Else each renewal would wait for it once more."""
     client.ask(acquire("a", queue=True))
     assert client.sent() == ["SUBSCRIBE", "EVALSHA"]
-    assert not client.node.is_overdue(client.now)
-    assert client.node.is_overdue(client.now + 2.0)
+    assert not client.connection.is_overdue(client.now)
+    assert client.connection.is_overdue(client.now + 2.0)
 
 
 def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.redis.exchange import script
+from holdfast.engines.redis.protocol import script
 from holdfast.lab.servers.redis import RedisServer
 
 LOCK, FENCE, HOLDER = KEYS = ("door", "{door}:fence", "{door}:holder")

@@ -30,8 +30,8 @@ from holdfast.engines.redis.cluster import (
     SlotRange,
     read_slots,
 )
-from holdfast.engines.redis.exchange import Exchange
 from holdfast.engines.redis.nodes import Nodes
+from holdfast.engines.redis.protocol import Exchange
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Endpoint
 

@@ -14,9 +14,9 @@ from holdfast.core.effects import Sleep, perform_async
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Request
 from holdfast.engines.processes import detach
-from holdfast.engines.redis.connection import GONE, Node
-from holdfast.engines.redis.exchange import BROKEN, CLOSED, explain, heals_in
+from holdfast.engines.redis.connection import GONE, Connection
 from holdfast.engines.redis.nodes import Effect, Nodes, Route
+from holdfast.engines.redis.protocol import BROKEN, CLOSED, explain, heals_in
 
 LATE = 0.005
 """By how much a timer may come late without the loop having been held up."""
@@ -37,8 +37,10 @@ class WaitingTask(asyncio.Future[None]):
 class Protocol(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, store: "AsyncRedisStore", node: Node, writer: asyncio.StreamWriter) -> None:
-        self._store, self.node = store, node
+    def __init__(
+        self, store: "AsyncRedisStore", connection: Connection, writer: asyncio.StreamWriter
+    ) -> None:
+        self._store, self.connection = store, connection
         self._writer = writer  # its finalizer would close the transport
         self.transport: Any = writer.transport
         self.loop = asyncio.get_running_loop()
@@ -48,29 +50,29 @@ class Protocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Replies and pushes have come."""
-        store, node = self._store, self.node
-        if store.protocols.get(node) is not self:
+        store, connection = self._store, self.connection
+        if store.protocols.get(connection) is not self:
             return  # it was given up meanwhile
         try:
-            node.receive(data)
+            connection.receive(data)
         except BROKEN as error:
-            store.disconnect(node, explain(error))
+            store.disconnect(connection, explain(error))
         except BaseException as error:
-            store.disconnect(node, f"an internal error: {error!r}")
+            store.disconnect(connection, f"an internal error: {error!r}")
             raise
         store.set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        if self._store.protocols.get(self.node) is self:
-            self._store.disconnect(self.node, CLOSED if exc is None else explain(exc))
+        if self._store.protocols.get(self.connection) is self:
+            self._store.disconnect(self.connection, CLOSED if exc is None else explain(exc))
 
     def write(self, commands: Sequence[bytes]) -> None:
         """Send it: at once if nothing is pending before it, else together with what else is sent in
         this turn of the loop."""
         is_first = not self._outgoing
         self._outgoing += commands
-        if len(self.node.pending) <= 1:
+        if len(self.connection.pending) <= 1:
             self._flush()
         elif is_first:
             self.loop.call_soon(self._flush)
@@ -91,7 +93,7 @@ class AsyncRedisStore:
         self._begin()
 
     def _begin(self) -> None:
-        self.protocols: dict[Node, Protocol] = {}
+        self.protocols: dict[Connection, Protocol] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf
@@ -150,12 +152,12 @@ class AsyncRedisStore:
         self._nodes.forget()
         self._begin()
 
-    def disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
-        """Close a node's connection."""
-        protocol = self.protocols.pop(node, None)
+    def disconnect(self, connection: Connection, why: str, heals: float | None = None) -> None:
+        """Close a connection."""
+        protocol = self.protocols.pop(connection, None)
         if protocol is not None:
             protocol.transport.abort()
-            node.lost(why, heals)
+            connection.lost(why, heals)
 
     def set_timer(self) -> None:
         """Have the timer fire when the next waiter is due."""
@@ -163,8 +165,8 @@ class AsyncRedisStore:
             self._fire_at(self._waiters.next_due)
 
     def _drop_all(self) -> None:
-        for node in list(self.protocols):
-            self.disconnect(node, GONE)
+        for connection in list(self.protocols):
+            self.disconnect(connection, GONE)
         if self._timer is not None:
             self._timer.cancel()
             self._due = inf
@@ -221,27 +223,27 @@ class AsyncRedisStore:
         if following < inf:
             self._fire_at(following)
 
-    def _connect(self, node: Node, timeout: float) -> None:
-        task = asyncio.ensure_future(self._open(node, timeout))
+    def _connect(self, connection: Connection, timeout: float) -> None:
+        task = asyncio.ensure_future(self._open(connection, timeout))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _open(self, node: Node, timeout: float) -> None:
+    async def _open(self, connection: Connection, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
-                writer = await node.address.open_async(timeout)
+                writer = await connection.address.open_async(timeout)
         except asyncio.CancelledError:
-            node.lost(GONE)
+            connection.lost(GONE)
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the node's answer
-            node.lost(explain(error), heals_in(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            connection.lost(explain(error), heals_in(error))
             return
         if self._nodes.closed:
             writer.transport.abort()
-            node.lost(GONE)
+            connection.lost(GONE)
             return
-        self.protocols[node] = protocol = Protocol(self, node, writer)
-        node.opened(protocol.write)
+        self.protocols[connection] = protocol = Protocol(self, connection, writer)
+        connection.opened(protocol.write)
 
 
 def _close_after_its_loop(transport: Any) -> None:

@@ -14,7 +14,8 @@ redis-py's own transactions are not used: they report a connection that broke du
 
 from holdfast.core.messages import CHANGED, DONE, OFFER, Answer, Read, Write
 from holdfast.core.records import Versioned
-from holdfast.engines.redis.exchange import (
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.protocol import (
     Answers,
     Exchange,
     Reply,
@@ -22,7 +23,6 @@ from holdfast.engines.redis.exchange import (
     failed,
     milliseconds,
 )
-from holdfast.engines.redis.keys import keys_of
 
 
 def cell_exchange(request: Read | Write, replicas: int, *, in_cluster: bool = False) -> Exchange:

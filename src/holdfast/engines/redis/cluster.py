@@ -36,11 +36,11 @@ from holdfast.core.messages import (
 )
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import wait_for_replicas
-from holdfast.engines.redis.connection import Node
-from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
+from holdfast.engines.redis.connection import Connection
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.nodes import Nodes, Rounds, confirmed
+from holdfast.engines.redis.protocol import Answers, Exchange, Reply, command, failed
 from holdfast.engines.urls import Endpoint
 
 MOST_HOPS = 8
@@ -102,7 +102,7 @@ class Cluster:
         self._seeds = tuple(seeds)
         self._address, self._nodes, self._replicas = address, nodes, replicas
         self._clock = nodes.clock
-        self._by_endpoint: dict[tuple[Endpoint, bool], Node] = {}
+        self._by_endpoint: dict[tuple[Endpoint, bool], Connection] = {}
         nodes.adapt = _ask_first
         self._known = self._seeds
         """The nodes to ask about the slots, the one that answered last first."""
@@ -174,16 +174,16 @@ class Cluster:
         return rounds
 
     def _round(self, turn: Turn, requests: Sequence[object], until: float) -> NodeRound:
-        node = self._node(turn.endpoint, exclusive=type(requests[0]) is Write)
-        return NodeRound(turn, requests, node.index, until)
+        connection = self._connection(turn.endpoint, exclusive=type(requests[0]) is Write)
+        return NodeRound(turn, requests, connection.index, until)
 
-    def _node(self, endpoint: Endpoint, *, exclusive: bool = False) -> Node:
-        node = self._by_endpoint.get((endpoint, exclusive))
-        if node is None:
+    def _connection(self, endpoint: Endpoint, *, exclusive: bool = False) -> Connection:
+        connection = self._by_endpoint.get((endpoint, exclusive))
+        if connection is None:
             made = self._nodes.add(self._address(endpoint), Handshake(), exclusive=exclusive)
             # Another thread may have made it meanwhile.
-            node = self._by_endpoint.setdefault((endpoint, exclusive), made)
-        return node
+            connection = self._by_endpoint.setdefault((endpoint, exclusive), made)
+        return connection
 
     def _replicate(
         self, requests: Sequence[Request], slots: Sequence[int], answers: list[Answer], until: float
@@ -194,7 +194,7 @@ class Cluster:
             if (owner := self._owner(slot)) is not None:
                 masters.setdefault(owner, []).append(index)
         for master, indices in masters.items():
-            exclusive = self._node(master, exclusive=True).index
+            exclusive = self._connection(master, exclusive=True).index
             lock = keys_of(cast(Acquire, requests[indices[0]]).key, in_cluster=True).lock
             asking = wait_for_replicas(self._replicas, lock)
             some: Sequence[Answer] = [answers[index] for index in indices]

@@ -32,7 +32,9 @@ from holdfast.core.messages import (
 )
 from holdfast.core.records import Label
 from holdfast.engines.redis.cells import acknowledged, cell_exchange, wait
-from holdfast.engines.redis.exchange import (
+from holdfast.engines.redis.inspect import Inspector
+from holdfast.engines.redis.keys import keys_of, shares_of
+from holdfast.engines.redis.protocol import (
     Answers,
     Exchange,
     Reply,
@@ -42,8 +44,6 @@ from holdfast.engines.redis.exchange import (
     milliseconds,
     word,
 )
-from holdfast.engines.redis.inspect import Inspector
-from holdfast.engines.redis.keys import keys_of, shares_of
 
 LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""

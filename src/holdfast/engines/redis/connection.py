@@ -1,4 +1,4 @@
-"""One server, and the connection to it. Pure: bytes in, bytes out; the stores own the socket.
+"""One connection, and the state of its server. Pure: bytes in, bytes out; stores own the socket.
 
 1. The server executes commands in the order in which they were sent, and replies in that order. So
    a queue of pending requests is all that matches replies to requests.
@@ -28,7 +28,8 @@ from holdfast.core.fanout import FanOut
 from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Release, holder_of
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.exchange import (
+from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.protocol import (
     BROKEN,
     NOT_THE_MASTER,
     Answers,
@@ -39,7 +40,6 @@ from holdfast.engines.redis.exchange import (
     failed,
     heals_in,
 )
-from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import NodeConnected, NodeFailed, NodeQuarantined, NodeRecovered
 
@@ -65,7 +65,7 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 
 
 class Owner(Protocol):
-    """What a node needs of its client: see `nodes.Nodes`."""
+    """What a connection needs of its client: see `nodes.Nodes`."""
 
     host: StoreHost
     clock: Clock
@@ -87,8 +87,8 @@ OWN = (None,)
 """The requests of a round that no caller waits for."""
 
 
-class Node:
-    """One server, and the state of the connection to it."""
+class Connection:
+    """One connection, also while it is not open, and the state of its server."""
 
     def __init__(
         self,

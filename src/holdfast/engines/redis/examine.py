@@ -15,8 +15,8 @@ from holdfast.core.records import Finding, NodeInfo
 from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines import examining
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.exchange import command
 from holdfast.engines.redis.handshake import is_durable
+from holdfast.engines.redis.protocol import command
 
 OLDEST, NEWEST = "6.0", "9.1"
 """The versions of Redis and Valkey that were tried."""

@@ -33,7 +33,9 @@ from holdfast.core.messages import (
     Seen,
     ToNode,
 )
-from holdfast.engines.redis.exchange import (
+from holdfast.engines.redis.inspect import Inspector, read_counter
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.protocol import (
     Answers,
     Exchange,
     Reply,
@@ -42,8 +44,6 @@ from holdfast.engines.redis.exchange import (
     failed,
     milliseconds,
 )
-from holdfast.engines.redis.inspect import Inspector, read_counter
-from holdfast.engines.redis.keys import keys_of
 
 GRACE = 1.0
 """How much later than its ttl a lock ends: for clocks that differ by less."""

@@ -12,7 +12,7 @@ from math import inf
 from holdfast.core.messages import DONE, Answer
 from holdfast.core.ports import Clock
 from holdfast.core.restart_guard import RestartGuard
-from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed, load_scripts
+from holdfast.engines.redis.protocol import Answers, Exchange, Reply, command, failed, load_scripts
 
 MAX_TTL_KEY = b"{holdfast}:max_ttl"  # no lock has braces in its key
 

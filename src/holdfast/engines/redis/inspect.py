@@ -6,8 +6,8 @@ from math import inf
 from typing import cast
 
 from holdfast.core.messages import Inspect, List, Listing, Seen
-from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
 from holdfast.engines.redis.keys import fences_like, key_of_fence, keys_of, shares_of
+from holdfast.engines.redis.protocol import Answers, Exchange, Reply, call, command, failed
 
 AT_ONCE = 100
 """Locks in one call of the script."""

@@ -31,10 +31,10 @@ from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import ping, wait_for_replicas
-from holdfast.engines.redis.connection import GONE, SILENT, Node
-from holdfast.engines.redis.exchange import Exchange
+from holdfast.engines.redis.connection import GONE, SILENT, Connection
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.protocol import Exchange
 from holdfast.engines.redis.waiters import Waiters
 
 FIRST_CONTACT = 0.5
@@ -51,10 +51,10 @@ LEAST_TIMEOUT = 0.05
 class Nodes:
     """All servers of one client."""
 
-    connect: Callable[[Node, float], None]
-    """Begin to connect; in the end, call `Node.opened` or `Node.lost`. Set by the store."""
+    connect: Callable[[Connection, float], None]
+    """Begin to connect; in the end, call its `opened` or `lost`. Set by the store."""
     disconnect: Callable[..., None]
-    """Close a node's connection, and call `Node.lost(why, heals)`. Set by the store."""
+    """Close a connection, and call its `lost(why, heals)`. Set by the store."""
 
     def __init__(
         self,
@@ -68,25 +68,26 @@ class Nodes:
         self.waiters = waiters
         self.quorum = quorum
         """How many nodes are a quorum; 0: each is a server of its own."""
-        self.all: list[Node] = []
+        self.all: list[Connection] = []
         self._exchange = exchange
         self.adapt: Callable[[FanOut, Exchange], Exchange] | None = None
         """Changes what is sent for some rounds."""
         self.closed = False
         """Nothing is sent any more."""
 
-    def add(self, address: Address, handshake: Handshake, *, exclusive: bool = False) -> Node:
+    def add(self, address: Address, handshake: Handshake, *, exclusive: bool = False) -> Connection:
         """One more server, or one more connection to a server."""
-        node = Node(self, address, handshake, exclusive=exclusive)
-        self.all.append(node)
-        node.index = self.all.index(node)  # several threads may add one at the same time
-        return node
+        connection = Connection(self, address, handshake, exclusive=exclusive)
+        self.all.append(connection)
+        # Several threads may add one at the same time.
+        connection.index = self.all.index(connection)
+        return connection
 
     def forget(self) -> None:
         """In a forked child: there are no connections, and no waiters."""
         self.waiters.forget()
-        for node in self.all:
-            node.forget()
+        for connection in self.all:
+            connection.forget()
 
     def start(self, rounds: Sequence[FanOut], wake: Callable[[], None]) -> None:
         """Send the requests of some rounds, each with one exchange or with requests that need one;
@@ -121,20 +122,20 @@ class Nodes:
 
     def _are_too_few(self) -> bool:
         """Whether there are connections to too few nodes for a quorum."""
-        return sum(node.ready for node in self.all) < self.quorum
+        return sum(each.ready for each in self.all) < self.quorum
 
     def have_spare(self, now: float) -> bool:
         """Whether enough nodes can be asked without those that do not answer."""
-        answering = sum(node.ready and not node.is_overdue(now) for node in self.all)
+        answering = sum(each.ready and not each.is_overdue(now) for each in self.all)
         return 0 < self.quorum <= answering
 
     def margin(self) -> int:
         """How many more nodes of the quorum may fail."""
-        return sum(not node.last_error for node in self.all) - self.quorum
+        return sum(not each.last_error for each in self.all) - self.quorum
 
     def unanswered(self) -> list[Exchange]:
         """What is waited for."""
-        found = [each for node in self.all for each in node.unanswered()]
+        found = [each for connection in self.all for each in connection.unanswered()]
         return [each for each in found if not each.round.over]
 
     def expire(self, each: FanOut) -> None:
@@ -149,8 +150,8 @@ class Nodes:
         [index] = each.nodes
         if index in each.answers:
             return each.answers[index]
-        node = self.all[index]
-        return [Failed.at(node.name, node.last_error or SILENT)] * len(each.requests)
+        connection = self.all[index]
+        return [Failed.at(connection.name, connection.last_error or SILENT)] * len(each.requests)
 
 
 Effect: TypeAlias = FanOut | Sequence[FanOut] | Sleep
@@ -173,7 +174,7 @@ MAIN, EXCLUSIVE = 0, 1
 
 
 class Single:
-    """One server. A second connection to it, node 1, is for what must have one to itself: WAIT,
+    """One server. A second connection to it is for what must have one to itself: WAIT,
     which blocks it, and the transactions of cells, which WATCH on it."""
 
     def __init__(self, nodes: Nodes, replicas: int) -> None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.engines.processes import detach
-from holdfast.engines.redis.connection import Node
-from holdfast.engines.redis.exchange import CLOSED
+from holdfast.engines.redis.connection import Connection
+from holdfast.engines.redis.protocol import CLOSED
 
 READ_SIZE = 65536
 
@@ -96,11 +96,11 @@ class Wakeup:
 class Poller:
     """Waits for some sockets; used by one thread at a time."""
 
-    def __init__(self, sockets: Mapping[Node, Socket], wakeup: Wakeup, version: int) -> None:
+    def __init__(self, sockets: Mapping[Connection, Socket], wakeup: Wakeup, version: int) -> None:
         self.version = version
-        self.nodes = {sock.fd: node for node, sock in sockets.items()}
-        """The node of each descriptor."""
-        self._reads = [wakeup.fd, *self.nodes]
+        self.connections = {sock.fd: connection for connection, sock in sockets.items()}
+        """The connection of each descriptor."""
+        self._reads = [wakeup.fd, *self.connections]
         self._writes = [sock.fd for sock in sockets.values() if sock.unsent]
         self._poll: Any = None
         if hasattr(select, "poll"):

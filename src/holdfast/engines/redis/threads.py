@@ -27,9 +27,9 @@ from threading import get_ident
 from holdfast.core.effects import Sleep, perform
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Failed, Request
-from holdfast.engines.redis.connection import GONE, Node
-from holdfast.engines.redis.exchange import BROKEN, explain, heals_in
+from holdfast.engines.redis.connection import GONE, Connection
 from holdfast.engines.redis.nodes import Effect, Nodes, Route
+from holdfast.engines.redis.protocol import BROKEN, explain, heals_in
 from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
@@ -71,7 +71,7 @@ class Notification:
     """A wake-up that is waited for."""
 
     def __init__(
-        self, is_silent: Callable[[], bool], sockets: Collection[Node], until: float
+        self, is_silent: Callable[[], bool], sockets: Collection[Connection], until: float
     ) -> None:
         self._is_silent, self._sockets, self.until = is_silent, sockets, until
 
@@ -94,8 +94,8 @@ class RedisStore:
     def _begin(self) -> None:
         self._mutex = threading.RLock()
         self._owned = threading.Condition(self._mutex)
-        self._sockets: dict[Node, Socket] = {}
-        self._connecting: dict[Node, threading.Thread] = {}
+        self._sockets: dict[Connection, Socket] = {}
+        self._connecting: dict[Connection, threading.Thread] = {}
         self._leader: WaitingThread | None = None
         self._leading = 0
         """The leader's thread."""
@@ -144,8 +144,8 @@ class RedisStore:
         if self._is_busy_here():
             return  # a finalizer or signal handler; the request that has the mutex closes
         with self._mutex:
-            for node in list(self._sockets):
-                self._disconnect(node, GONE)
+            for connection in list(self._sockets):
+                self._disconnect(connection, GONE)
             connecting = list(self._connecting.values())
             if self._leader is None:
                 self._close_wakeup()  # else the leader does, when it stops
@@ -277,15 +277,15 @@ class RedisStore:
 
     def _serve(self, poller: Poller, ready: Sequence[tuple[int, int]]) -> None:
         for fd, _ in ready:
-            node = poller.nodes.get(fd)
-            if node is not None:
-                self._receive(node)
+            connection = poller.connections.get(fd)
+            if connection is not None:
+                self._receive(connection)
             elif (wakeup := self._wakeup) is not None:
                 wakeup.drain()
 
     def _receive_all(self) -> None:
-        for node in list(self._sockets):
-            self._receive(node)
+        for connection in list(self._sockets):
+            self._receive(connection)
 
     def _promote(self) -> None:
         """If there is no leader, let a follower become it. Needs no mutex: a follower that is woken
@@ -314,32 +314,32 @@ class RedisStore:
         wakeup = self._wakeup = self._wakeup or Wakeup()  # one that leaves a closed client drops it
         return Poller(self._sockets, wakeup, self._version)
 
-    def _receive(self, node: Node) -> None:
+    def _receive(self, connection: Connection) -> None:
         """Read what has come. Needs the mutex."""
-        sock = self._sockets.get(node)
+        sock = self._sockets.get(connection)
         try:
             while sock is not None and (data := sock.receive()):
-                node.receive(data)
+                connection.receive(data)
                 if sock.is_plain and len(data) < READ_SIZE:
                     break  # there is no more; TLS gives one record at a time
-                sock = self._sockets.get(node)
+                sock = self._sockets.get(connection)
             if sock is not None and sock.unsent:
                 sock.send()
         except BROKEN as error:
-            self._disconnect(node, explain(error))
+            self._disconnect(connection, explain(error))
         except BaseException:
-            self._disconnect(node, INTERRUPTED)
+            self._disconnect(connection, INTERRUPTED)
             raise
 
-    def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
-        self._connecting.pop(node, None)  # what that thread opens, it closes
-        sock = self._sockets.get(node)
+    def _disconnect(self, connection: Connection, why: str, heals: float | None = None) -> None:
+        self._connecting.pop(connection, None)  # what that thread opens, it closes
+        sock = self._sockets.get(connection)
         if sock is not None:
             sock.close()  # if an interruption comes now, the next look at it fails
-        if node.connected or node.connecting:
-            node.lost(why, heals)
+        if connection.connected or connection.connecting:
+            connection.lost(why, heals)
         if sock is not None:
-            self._sockets.pop(node, None)
+            self._sockets.pop(connection, None)
             self._sockets_changed()
 
     def _sockets_changed(self) -> None:
@@ -352,36 +352,36 @@ class RedisStore:
         if wakeup is not None and self._leader is not None:
             wakeup.wake()
 
-    def _connect(self, node: Node, timeout: float) -> None:
+    def _connect(self, connection: Connection, timeout: float) -> None:
         thread = threading.Thread(
-            target=self._open, args=(node, timeout), name="holdfast-connect", daemon=True
+            target=self._open, args=(connection, timeout), name="holdfast-connect", daemon=True
         )
-        self._connecting[node] = thread
+        self._connecting[connection] = thread
         try:
             thread.start()
         except RuntimeError as error:  # no more threads can be started
-            self._disconnect(node, explain(error))
+            self._disconnect(connection, explain(error))
 
-    def _open(self, node: Node, timeout: float) -> None:
+    def _open(self, connection: Connection, timeout: float) -> None:
         sock: Socket | None = None
         error: Exception | None = None
         try:
-            sock = Socket(self._sockets_changed, *node.address.open(timeout))
-        except Exception as caught:  # noqa: BLE001 - whatever it is, it is the node's answer
+            sock = Socket(self._sockets_changed, *connection.address.open(timeout))
+        except Exception as caught:  # noqa: BLE001 - whatever it is, it is the answer
             error = caught
         with self._mutex:
-            is_wanted = self._connecting.get(node) is threading.current_thread()
+            is_wanted = self._connecting.get(connection) is threading.current_thread()
             if is_wanted:
-                del self._connecting[node]
+                del self._connecting[connection]
             if sock is not None and is_wanted and not self._nodes.closed:
-                self._sockets[node] = sock
-                node.opened(sock.send)
+                self._sockets[connection] = sock
+                connection.opened(sock.send)
                 self._sockets_changed()
             else:
                 if sock is not None:
                     sock.close()
                 if is_wanted:
-                    node.lost(GONE if error is None else explain(error), heals_in(error))
+                    connection.lost(GONE if error is None else explain(error), heals_in(error))
         self._interrupt_leader()
         self._promote()
 

@@ -15,7 +15,7 @@ from math import inf
 
 from holdfast.core.messages import Acquire, Answer, Granted, Release, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.redis.exchange import command
+from holdfast.engines.redis.protocol import command
 from holdfast.events import PollingOnly
 
 

@@ -17,8 +17,8 @@ from holdfast.core.messages import (
     ToNode,
 )
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.exchange import Answers, Exchange, conclude
 from holdfast.engines.redis.keys import keys_of, shares_of
+from holdfast.engines.redis.protocol import Answers, Exchange, conclude
 from holdfast.lab.simulator.driver import EPOCH, Timeline
 from holdfast.lab.simulator.redis.server import Server
 

@@ -16,10 +16,11 @@ from holdfast.core.quorum import Quorum
 from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.connection import CONNECT_TIMEOUT, Node
-from holdfast.engines.redis.exchange import BROKEN, explain
+from holdfast.engines.redis.connection import CONNECT_TIMEOUT
+from holdfast.engines.redis.connection import Connection as NodeConnection
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import Nodes, Single
+from holdfast.engines.redis.protocol import BROKEN, explain
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import EPOCH
@@ -33,7 +34,7 @@ KEEP = 3600.0
 class NodeLink(Link):
     """One connection to a node, made when it is needed, and again after it broke."""
 
-    def __init__(self, store: "RedisStore", scene: Scene, node: Node) -> None:
+    def __init__(self, store: "RedisStore", scene: Scene, node: NodeConnection) -> None:
         super().__init__(store.client, scene, node.index)
         self._store, self._node = store, node
         self._connection: Connection | None = None
@@ -180,7 +181,7 @@ class RedisStore(Store):
     def _wall_clock(self) -> float:
         return EPOCH + self.client.timeline.now + self.client.calendar
 
-    def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
+    def _disconnect(self, node: NodeConnection, why: str, heals: float | None = None) -> None:
         if heals is not None:
             self.client.fails(RuntimeError(f"{node.name} refused: {why}"))
         self._links[node.index].disconnect(why)

@@ -180,6 +180,18 @@ def test_a_refused_subscription_is_said_once_and_waiters_poll(client: Client) ->
     assert len(client.said) == 1
 
 
+def test_a_refusal_that_passes_is_followed_by_another_subscription(client: Client) -> None:
+    busy = b"-BUSY Redis is busy running a script.\r\n"
+    waiting = client.ask(acquire("a", queue=True))
+    client.receive(busy + busy)
+    assert type(answer(waiting)) is Failed
+    client.sent()
+    waiting = client.ask(acquire("a", queue=True))
+    assert client.sent() == ["SUBSCRIBE", "EVALSHA"]
+    client.receive(SUBSCRIBED + HELD)
+    assert answer(waiting) == Held(5.0, True, OTHER)
+
+
 def test_without_resp3_nothing_is_subscribed_and_waiters_poll() -> None:
     client = Client()
     client.connect(b"-ERR unknown command 'HELLO'\r\n")

@@ -331,7 +331,8 @@ class Connection:
 
     def _refused(self, replies: list[Reply]) -> Answers:
         """The subscription was answered by a reply, and not by a push."""
-        self.subscription, self._refusal = REFUSED, str(replies[0])
+        self._refusal = str(replies[0])
+        self.subscription = NEW if heals_in(self._refusal) is None else REFUSED
         self._nodes.waiters.unreachable(self.name, self._refusal)
         return [DONE]
 

@@ -34,6 +34,7 @@ from holdfast.engines.memory import Table
 from holdfast.engines.redis.commands import Commands
 from holdfast.lab.servers.redis import RedisServer
 from tests.core.votes import EPOCH, Votes
+from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Bare
 
 HOLDERS = [f"host/1/program/{32 * letter}" for letter in "abcdef"]
@@ -328,6 +329,22 @@ def test_more_leases_than_fit_into_a_call_are_extended_in_order(bare: Bare) -> N
     for number, answer in enumerate(answers):
         expected = MISSING if number % 3 else DONE if number % 2 else NOT_YOURS
         assert answer == expected, number
+
+
+def test_a_server_whose_memory_is_full_renews_what_is_held(
+    server: RedisServer, invite: Invite
+) -> None:
+    ann, ben = invite(server.url), invite(f"{server.url}?protocol=getset")
+    leases = [(ann, ann.takes("door")), (ann, ann.reads("hall")), (ben, ben.takes("gate"))]
+    server.command("CONFIG", "SET", "maxmemory", 1)
+    try:
+        assert "OOM" in ann.refused("another")[server.address]
+        for party, lease in leases:
+            party(lease.extend, ttl=50)
+            assert lease.remaining() > 40
+            party(lease.release)
+    finally:
+        server.command("CONFIG", "SET", "maxmemory", 0)
 
 
 def test_what_is_not_a_lock_is_an_error_and_stays(server: RedisServer, bare: Bare) -> None:

@@ -276,7 +276,7 @@ def _memory(name: str, talk: Talk) -> Iterator[Finding]:
             "warning",
             name,
             f"{used / most:.0%} of its maxmemory are in use",
-            "a server that is full refuses new locks and renewals",
+            "a server that is full refuses new locks",
             "give it more memory",
         )
 

@@ -6,8 +6,9 @@
 local value = redis.call('GET', KEYS[1])
 if not value or string.sub(value, -#ARGV[3]) ~= ARGV[3] then return 0 end
 if tonumber(value) < tonumber(ARGV[1]) then return 0 end
-if tonumber(ARGV[2]) > tonumber(value) then redis.call('GETSET', KEYS[1], ARGV[2]) end
+-- A server whose memory is full refuses GETSET, but not behind a write of the same script.
 for _, key in ipairs(KEYS) do
-  if redis.call('PTTL', key) < tonumber(ARGV[4]) then redis.call('PEXPIRE', key, ARGV[4]) end
+  redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), ARGV[4]))
 end
+if tonumber(ARGV[2]) > tonumber(value) then redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL') end
 return 1

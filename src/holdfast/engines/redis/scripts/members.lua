@@ -38,9 +38,11 @@ local function expire_with_last(lock, now)
   return last
 end
 
--- Let a holder in, or let its lease last longer, never shorter.
+-- Let a holder in, or let its lease last longer, never shorter. A server whose memory is full refuses
+-- ZADD, but not behind a write of the same script.
 local function join(lock, holder, ttl, now)
   local ends = math.max(end_of(lock, holder, now) or 0, now + ttl)
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl))
   redis.call('ZADD', members_of(lock), string.format('%.0f', ends), holder)
   expire_with_last(lock, now)
 end

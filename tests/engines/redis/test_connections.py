@@ -1,5 +1,6 @@
 """Ways to a server: TLS, logins, sockets, databases; and what is refused before any is tried."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,24 @@ def test_users_and_passwords(guarded: SecuredRedis, invite: Invite) -> None:
         for text in (repr(ann.client), ann.client.url, str(ann.client.guarantees)):
             assert not any(part in text for part in SHOWN)
     assert "ann@" in invite(guarded.url_for("ann", SECRET)).client.url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("login", ["", "ann:secret@"])
+def test_protected_mode_is_reported_at_once(invite: Invite, login: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        try:
+            route.connect(("192.0.2.1", 9))  # nothing is sent
+        except OSError:
+            pytest.skip("this host has no address but that of its loopback interface")
+        host = route.getsockname()[0]
+    with RedisServer(options=("--bind", "*", "--protected-mode", "yes")) as server:
+        ann = invite(f"redis://{login}{host}:{server.port}")
+        with pytest.raises(EngineUnavailable, match="protected mode") as caught:
+            ann.takes(timeout=20)
+        assert len(str(caught.value)) < 400
+        ben = invite(server.url)
+        ben(ben.takes().release)
 
 
 @pytest.mark.slow

@@ -9,14 +9,13 @@ import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from holdfast.core.effects import perform, perform_async
@@ -24,6 +23,7 @@ from holdfast.engines.urls import Endpoint
 
 DEFAULT_PORT, SENTINEL_PORT = 6379, 26379
 SHORTEST_TIMEOUT = 0.001
+PING = b"*1\r\n$4\r\nPING\r\n"
 WHO_IS_MASTER = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
 
 Settings = dict[str, Any]
@@ -123,7 +123,36 @@ def _give_up_on_black_holes(sock: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, BLACK_HOLE)
 
 
-def _connection(kind: Any, settings: Mapping[str, Any], timeout: float, retry: Any) -> Any:
+def _is_anonymous(settings: Mapping[str, Any]) -> bool:
+    """Whether no password is sent."""
+    return not settings.keys() & {"password", "credential_provider"}
+
+
+def _refuse(reply: bytes) -> None:
+    """Raise what a server refuses an anonymous connection for. One that requires a password refuses
+    a short command with an error, but closes the connection on a long one, without a reason. One in
+    protected mode gives its reason, and closes. So such a connection begins with a PING."""
+    if reply.startswith((b"-NOAUTH", b"-DENIED")):
+        raise RedisError(reply[1:].decode().strip())
+
+
+def _begin(connection: Any) -> None:
+    connection._sock.sendall(PING)  # noqa: SLF001 - redis-py's parser is not there yet
+    with connection._sock.makefile("rb", buffering=0) as replies:  # noqa: SLF001
+        _refuse(replies.readline())
+    connection.on_connect()
+
+
+async def _begin_async(connection: Any) -> None:
+    connection._writer.write(PING)  # noqa: SLF001
+    async with asyncio.timeout(connection.socket_timeout):
+        _refuse(await connection._reader.readline())  # noqa: SLF001
+    await connection.on_connect()
+
+
+def _connection(
+    kind: Any, settings: Mapping[str, Any], timeout: float, retry: Any = Retry, begin: Any = _begin
+) -> Any:
     timeout = max(timeout, SHORTEST_TIMEOUT)
     return kind(
         **settings,
@@ -134,25 +163,15 @@ def _connection(kind: Any, settings: Mapping[str, Any], timeout: float, retry: A
         retry_on_error=[],
         decode_responses=False,
         protocol=2,
-        retry=retry,
+        retry=retry(NoBackoff(), 0),
+        redis_connect_func=begin if _is_anonymous(settings) else None,
     )
 
 
-def _is_anonymous(settings: Mapping[str, Any]) -> bool:
-    """Whether no password is sent. A server that requires one refuses a short command with an
-    error, but closes the connection on a long one, without a reason. So a PING goes first. Any
-    other error to that means nothing."""
-    return not settings.keys() & {"password", "credential_provider"}
-
-
 def _open(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
-    connection = _connection(kind, settings, timeout, Retry(NoBackoff(), 0))
+    connection = _connection(kind, settings, timeout)
     try:
         connection.connect()
-        if _is_anonymous(settings):
-            connection.send_command("PING")
-            with suppress(ResponseError):
-                connection.read_response()
     except BaseException:
         connection.disconnect()
         raise
@@ -165,10 +184,6 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
     connection = _async_connection(kind, settings, timeout)
     try:
         await connection.connect()
-        if _is_anonymous(settings):
-            await connection.send_command("PING")
-            with suppress(ResponseError):
-                await connection.read_response()
     except BaseException:
         await connection.disconnect()  # it was cancelled while it was logging in
         raise
@@ -181,7 +196,7 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
 def _async_connection(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
     """A connection that is closed at once, wherever redis-py closes it: with TLS, redis-py would
     wait for the server, and leave the connection open if that is interrupted."""
-    connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
+    connection = _connection(kind, settings, timeout, AsyncRetry, _begin_async)
 
     async def disconnect(*_: object, **__: object) -> None:
         writer, connection._writer = connection._writer, None  # noqa: SLF001
@@ -214,8 +229,7 @@ def _cancellations() -> int:
 
 def _ask_sentinel(service: str, settings: Settings, timeout: float) -> Any:
     """Host and port of the master; None if it does not know; an error if it does not answer."""
-    kind = _kind(blocking, settings)
-    connection = _connection(kind, settings, timeout, Retry(NoBackoff(), 0))
+    connection = _connection(_kind(blocking, settings), settings, timeout)
     try:
         connection.connect()
         connection.send_command(*WHO_IS_MASTER, service)

@@ -38,10 +38,10 @@ Sentinel, or a name in the DNS, may lead to another server by now."""
 REFUSED = (
     *("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR unknown command"),
     *("ACL failure in script", "can't run this command", "can't access at least one"),
-    *("DB index is out of range", "WRONGTYPE"),
+    *("DB index is out of range", "WRONGTYPE", "DENIED"),
 )
 """Parts of errors that do not heal by waiting: a wrong password, a missing right, a key that holds
-something else than a lock."""
+something else than a lock, protected mode."""
 
 INCLUDE = "-- include: "
 
@@ -157,6 +157,8 @@ def _with_scripts(exchange: Exchange, replies: list[Reply]) -> Exchange:
 def explain(error: BaseException) -> str:
     """The text for an error of a connection."""
     text = str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
+    if text.startswith("DENIED"):
+        text = text.partition(". ")[0]  # it goes on about all ways of ending protected mode
     return f"{text}{hint_for_tls(text, 'redis')}"
 
 

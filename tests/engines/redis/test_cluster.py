@@ -297,6 +297,19 @@ def test_a_server_that_is_no_cluster_says_so(server: RedisServer, invite: Invite
     assert "cluster support disabled" in ann.refused()[server.address]
 
 
+def test_a_node_of_a_cluster_that_is_taken_for_one_server_says_so(
+    cluster: RedisCluster, invite: Invite
+) -> None:
+    node = cluster.nodes[0]
+    elsewhere = names_on(cluster, cluster.nodes[1], 1)[0]
+    ann = invite(f"redis://{node.address}")
+    for name in (elsewhere, "a name in {two} slots"):
+        with pytest.raises(EngineUnavailable, match=r"redis\+cluster://"):
+            ann.takes(name, timeout=20)
+    ben = invite(f"redlock://{','.join(each.address for each in cluster.nodes)}")
+    assert any("redis+cluster://" in why for why in ben.refused().values())
+
+
 def test_nobody_there(invite: Invite) -> None:
     ann = invite(f"redis+cluster://{HOST}:1,{HOST}:2")
     assert set(ann.refused()) == {f"{HOST}:1", f"{HOST}:2"}

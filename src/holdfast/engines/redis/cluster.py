@@ -103,7 +103,7 @@ class Cluster:
         self._address, self._nodes, self._replicas = address, nodes, replicas
         self._clock = nodes.clock
         self._by_endpoint: dict[tuple[Endpoint, bool], Connection] = {}
-        nodes.adapt = _ask_first
+        nodes.adapt, nodes.is_cluster = _ask_first, True
         self._known = self._seeds
         """The nodes to ask about the slots, the one that answered last first."""
         self._ranges: tuple[SlotRange, ...] = ()

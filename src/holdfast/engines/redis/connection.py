@@ -60,6 +60,9 @@ SILENT = "did not answer in time"
 NO_CONNECTION = "no connection in time"
 GONE = "this client is closed"
 
+OF_A_CLUSTER = ("MOVED ", "ASK ", "CROSSSLOT")
+USE_THE_CLUSTER = "the server is a node of a cluster: use redis+cluster:// in place of this URL"
+
 NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
@@ -71,6 +74,7 @@ class Owner(Protocol):
     clock: Clock
     waiters: Waiters
     quorum: int
+    is_cluster: bool
     connect: Callable[..., None]
     disconnect: Callable[..., None]
 
@@ -342,6 +346,8 @@ class Connection:
             return answer
         why = answer.nodes[0][1]
         heals = answer.heals_in if answer.heals_in is not None else heals_in(why)
+        if why.startswith(OF_A_CLUSTER) and not self._nodes.is_cluster:
+            why, heals = f"{why}; {USE_THE_CLUSTER}", inf
         return Failed.at(self.name, why, heals)
 
     def _fail(self, exchange: Exchange, why: str, heals: float | None = None) -> None:

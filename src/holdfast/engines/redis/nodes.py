@@ -68,6 +68,8 @@ class Nodes:
         self.waiters = waiters
         self.quorum = quorum
         """How many nodes are a quorum; 0: each is a server of its own."""
+        self.is_cluster = False
+        """Whether nodes lead requests to each other."""
         self.all: list[Connection] = []
         self._exchange = exchange
         self.adapt: Callable[[FanOut, Exchange], Exchange] | None = None

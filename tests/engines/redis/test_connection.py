@@ -146,11 +146,11 @@ def test_a_connection_that_comes_too_late_answers_what_has_waited_for_it() -> No
 def test_a_connection_that_fails_at_once_answers_what_would_have_waited_for_it() -> None:
     """As an eager task of asyncio does, where there is no such socket."""
     client = Client()
-    client.nodes.connect = lambda node, timeout: node.lost("no such file")
+    client.nodes.connect = lambda connection, timeout: connection.lost("no such file")
     each = client.ask(acquire("a"))
     assert each.over
     assert answer(each) == Failed.at("server:1", "no such file")
-    assert client.node.unanswered() == []
+    assert client.connection.unanswered() == []
 
 
 def test_wake_ups_come_between_replies(client: Client) -> None:

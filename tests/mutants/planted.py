@@ -1193,8 +1193,8 @@ PLANTED = [
     Mutant(
         "Redis: breaking takes the lock from another holder, too",
         "engines/redis/commands.py",
-        "self._release_head(first.key, True, False) + word(holder)",
-        'self._release_head(first.key, True, False) + word(b"")',
+        "self._release_head(first.key, True, False, 1) + word(holder)",
+        'self._release_head(first.key, True, False, 1) + word(b"")',
         contract("redis", "inspection"),
     ),
     Mutant(

@@ -252,7 +252,8 @@ class Contender:
             timeout = (
                 min(spec.request_timeout, FAILING_TIMEOUT) if failing else spec.request_timeout
             )
-            [answer] = yield ask(Release(spec.key, self.holder), runtime.clock() + timeout)
+            release = Release(spec.key, self.holder, shares=spec.shares)
+            [answer] = yield ask(release, runtime.clock() + timeout)
             if type(answer) is Failed:
                 with runtime.mutex:
                     release_later(runtime, spec, self.holder)

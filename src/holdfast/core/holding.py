@@ -135,7 +135,7 @@ def release_later(
     granted. Needs the mutex."""
     now = runtime.clock()
     expires_at = now + spec.ttl if lease is None else max(now, lease.valid_until) + lease.asked_ttl
-    release = Release(spec.key, holder)
+    release = Release(spec.key, holder, shares=spec.shares)
     runtime.pending.add(release, expires_at, not_before=now, was_held=lease is not None)
     wake_for_pending(runtime)
 

@@ -72,6 +72,8 @@ class Release:
     """Over a quorum: whether waiters should try. Not after a vote that was lost to a holder."""
     keeps_place: bool = False
     """Over a quorum: only an attempt is released. Its holder goes on waiting."""
+    shares: int = 1
+    """As in its `Acquire`."""
 
 
 @dataclass(slots=True)

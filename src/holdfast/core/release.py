@@ -45,7 +45,7 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
         if lease.depth > 1:
             lease.depth -= 1
             return None
-        release = Release(lease.spec.key, lease.holder)
+        release = Release(lease.spec.key, lease.holder, shares=lease.spec.shares)
         runtime.pending.add(  # before the state changes: a Ctrl-C between the two loses no release
             release,
             expires_at=lease.valid_until + lease.asked_ttl,  # an extension may be on its way

@@ -204,6 +204,31 @@ def test_a_lease_is_extended_while_its_slot_moves(cluster: RedisCluster, invite:
     ben(later.release)
 
 
+def test_a_share_is_kept_while_its_slot_moves(cluster: RedisCluster, invite: Invite) -> None:
+    """A script finds no key of another node, so it must not be carried out with some of them."""
+    ann, ben, cleo = (invite(cluster.url, ttl=60) for _ in range(3))
+    lease, other = (ann(ann.client.semaphore("job", 2).acquire) for _ in range(2))
+    waiting = ben.begin(ben.client.semaphore("job", 2).acquire, timeout=40)
+    slot, former = slot_of(cluster, "job"), owner_of(cluster, "job")
+    keys = keys_of(PREFIX + "job")
+    wait_for(lambda: former.command("ZCARD", keys.queue.decode()) == 1)
+    target = another(cluster, former)
+    with cluster.moving_slot(slot, target):
+        for key in (keys.lock, keys.fence, keys.queue):
+            former.command("MIGRATE", HOST, target.port, key.decode(), 0, 5000)
+        with pytest.raises(EngineUnavailable, match=r"TRYAGAIN|in time"):
+            ann(lease.extend, ttl=70)
+        with pytest.raises(EngineUnavailable, match=r"TRYAGAIN|in time"):
+            cleo(cleo.client.semaphore("job", 2).acquire, timeout=0.5)
+        releasing = ann.begin(lease.release)
+    releasing.result(30)
+    later = waiting.result(30)
+    assert cleo(cleo.client.semaphore("job", 2).acquire, timeout=0) is None
+    ann(other.extend, ttl=70)
+    ann(other.release)
+    ben(later.release)
+
+
 def test_a_silent_master_costs_the_locks_of_the_others_nothing(
     cluster: RedisCluster, invite: Invite
 ) -> None:

@@ -64,7 +64,7 @@ def test_the_database_is_scanned_once_in_many_requests(server: RedisServer, invi
 @pytest.mark.usefixtures("small_steps")
 def test_over_a_quorum_and_its_dead_minority(three: RedisMasters, invite: Invite) -> None:
     fill(*three.servers)
-    party = invite(f"{three.url}?restart_guard=off", ttl=60)
+    party = invite(f"{three.url}?restart_guard=off&node_timeout=2", ttl=60)
     takes_all(party)
     lists_all(party)
     three.servers[0].kill()

@@ -89,8 +89,8 @@ class Commands:
         if type(first) is Release:
             head_of = self._release_head
             commands = [
-                head_of(each.key, each.wake, each.keeps_place) + word(each.holder.encode())
-                for each in cast(Sequence[Release], requests)
+                head_of(r.key, r.wake, r.keeps_place, r.shares) + word(r.holder.encode())
+                for r in cast(Sequence[Release], requests)
             ]
             return Exchange(commands, self._read_codes)
         if type(first) is Extend:
@@ -102,7 +102,7 @@ class Commands:
             return self._raise(first)
         if type(first) is Break:
             holder = first.holder.encode(errors="surrogateescape")
-            breaking = self._release_head(first.key, True, False) + word(holder)
+            breaking = self._release_head(first.key, True, False, 1) + word(holder)
             return Exchange((breaking,), self._read_codes)
         if type(first) is Read or type(first) is Write:
             return cell_exchange(first, self._replicas, in_cluster=self._in_cluster)
@@ -120,17 +120,27 @@ class Commands:
                 return call(vote, keys, *lasting, channel, more=2)
             return call(vote, (keys.lock, keys.fence), *lasting, more=2)
         if shares != 1:
-            return call("share", keys, *lasting, self._offer, channel, b"%d" % shares, more=1)
+            return call(
+                "share",
+                self._named_keys(key, shares),
+                *lasting,
+                self._offer,
+                channel,
+                b"%d" % shares,
+                more=1,
+            )
         return call("acquire", keys, *lasting, self._offer, channel, more=1)
 
-    def _make_release_head(self, key: str, wake: bool, keeps_place: bool) -> bytes:
+    def _make_release_head(self, key: str, wake: bool, keeps_place: bool, shares: int) -> bytes:
         keys = self._keys_of(key)
         if self._quorum:
             channel = b"" if keeps_place else self._channel
             waking = b"%b %b" % (self._offer if wake else b"", channel)
             return call("unvote", (keys.lock, keys.queue), waking, more=1)
         keep = milliseconds(self._keep)
-        return call("release", keys, keep, self._offer, self._channel, more=1)
+        return call(
+            "release", self._named_keys(key, shares), keep, self._offer, self._channel, more=1
+        )
 
     def _extend(self, requests: Sequence[Extend]) -> Exchange:
         size = 1 if self._in_cluster else LEASES_IN_A_CALL
@@ -151,9 +161,14 @@ class Commands:
         keys: list[bytes] = []
         words: list[bytes] = []
         for request in requests:
-            keys += self._keys_of(request.key)[:2]
+            of_one = self._named_keys(request.key, request.shares)
+            keys += (*of_one[:2], *of_one[3:4])
             words += (milliseconds(request.ttl), request.holder.encode())
         return call("extend", keys, milliseconds(self._keep), *words)
+
+    def _named_keys(self, key: str, shares: int) -> tuple[bytes, ...]:
+        keys = self._keys_of(key)
+        return (*keys, *keys.of_shares) if self._in_cluster and shares != 1 else keys
 
     def _raise(self, request: Raise) -> Exchange:
         fence, holder = b"%d" % request.fence, request.holder.encode()

@@ -27,6 +27,13 @@ class Keys(NamedTuple):
     fence: bytes
     queue: bytes
 
+    @property
+    def of_shares(self) -> tuple[bytes, bytes]:
+        """The keys that scripts find by themselves while the lock is shared: `members`, and those
+        in the queue that would share it, `kinds`. A cluster must know of them beforehand: while
+        their slot moves, a key that is on another node looks like one that is missing."""
+        return b"{%b}:members" % self.lock, self.queue + b":kinds"
+
 
 def keys_of(key: str, *, in_cluster: bool = False) -> Keys:
     """The Redis keys of a lock.

@@ -1,5 +1,5 @@
 -- Release what a holder has on a single server: the lock, an offer, or its place in the queue.
--- KEYS    1 lock, 2 fence counter, 3 queue
+-- KEYS    1 lock, 2 fence counter, 3 queue; in a cluster, of one that is shared: members, kinds
 -- ARGV    1 lifetime of the counter (ms), 2 lifetime of an offer (ms), 3 channel, 4 holder ('': an
 --         operator breaks the lock)
 -- Result  1 if the lock, or a share of it, was released, 0 if another holder has it, -1 if it is free

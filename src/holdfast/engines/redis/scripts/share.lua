@@ -1,5 +1,5 @@
 -- Acquire a share of the lock of a single server, or join its queue.
--- KEYS    1 lock, 2 fence counter, 3 queue
+-- KEYS    1 lock, 2 fence counter, 3 queue; in a cluster, of one that is shared: members, kinds
 -- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 lifetime of an offer (ms), 4 channel of the
 --         waiter ('': do not queue), 5 how many may share it (0: any number), 6 holder
 -- Result  the fence; or, if there is no room, {time until there may be (ms), the value of the lock}

@@ -73,6 +73,12 @@ def test_locks_and_cells_of_a_user_who_may_do_no_more(
         later = waiting.result(20)
         assert later.fence > lease.fence
         ben(later.release)
+    shares = [ann(ann.client.semaphore("hall", 2).acquire) for _ in range(2)]
+    waiting = ben.begin(ben.client.semaphore("hall", 2).acquire, timeout=20)
+    wait_for(lambda: ann(ann.client.inspect, "hall").waiters == 1)
+    for lease in shares:
+        ann(lease.release)
+    ben(waiting.result(20).release)
     cell = ann.client.cell("stock")
     assert ann(cell.update, lambda value: "1") == "1"
     assert ben(ben.client.cell("stock").get).value == "1"

@@ -51,7 +51,7 @@ local function begin_sharing(shares, keep, ttl)
 end
 
 local function has_room(shares)
-  return shares == 0 or redis.call('ZCARD', members_of(KEYS[1])) < shares
+  return shares == 0 or not redis.call('ZRANGE', members_of(KEYS[1]), shares - 1, shares - 1)[1]
 end
 
 -- Offer what is free of a shared lock to the first waiters: those before `me` that want as many

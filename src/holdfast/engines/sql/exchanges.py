@@ -6,7 +6,8 @@ What can happen to a statement, or a transaction, and what then:
 
 - It met another one, and was undone: it is sent again, after a short pause, until its time is over.
 - A table does not exist: the tables are made, once, and it is sent again.
-- The connection broke: a request that is harmless to repeat is asked once more, on another one. The
+- The connection broke: those that are free are dropped with it, since the server may have been
+  restarted. A request that is harmless to repeat is asked once more, on another connection. The
   server may still carry out the first. An acquire is the same holder's, so both find one grant; if
   it comes too late, it does nothing. Every other request has failed, and its outcome is unknown.
 - The server refuses it: the request has failed.
@@ -176,7 +177,7 @@ class Exchanges:
                     results = yield Run(connection, statements, until)
                 except SqlError as error:
                     if isinstance(error, BrokenError) and connection is not None:
-                        self._drop(connection)
+                        self._drop_with_free(connection)
                         connection = None
                     yield from self._recover(error, connection, until, retries)
                 else:
@@ -215,11 +216,11 @@ class Exchanges:
         """A free connection, or a new one."""
         if self._closed:
             raise RefusedError(CLOSED)
-        while self._free:
+        if self._free:
             free = self._free.pop()
             if free.is_usable():
                 return free
-            self._drop(free)
+            self._drop_with_free(free)
         opening = max(until, self._clock() + CONNECTING)
         connection: Connection = yield Open(opening)
         self.connections.add(connection)
@@ -267,6 +268,11 @@ class Exchanges:
     def _drop(self, connection: Connection) -> None:
         self.connections.discard(connection)
         connection.close()
+
+    def _drop_with_free(self, broken: Connection) -> None:
+        self._drop(broken)
+        while self._free:
+            self._drop(self._free.pop())
 
     def _failed(
         self, requests: Sequence[Request], why: str, heals_in: float | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
+from holdfast.engines.sql.mysql import connection
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb
@@ -75,6 +76,29 @@ def test_connections_that_were_killed_are_nobodys_failure(
         mariadb.query(f"KILL {number}")
     wait_for(lambda: not mariadb.query(OURS))
     assert ann.tries()
+
+
+def test_one_broken_connection_drops_all_that_are_free(
+    mariadb: MariaDbServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "IDLE", 3600.0)  # all were used a moment ago: none is pinged
+    ann = invite(mariadb.url)
+    ann(ann.takes().release)
+    with mariadb.connection() as other:
+        other.begin()
+        with other.cursor() as cursor:
+            cursor.execute("SELECT * FROM holdfast_leases FOR UPDATE")
+        taking = [ann.begin(ann.client.lock(f"job {n}").acquire, timeout=20) for n in range(4)]
+        wait_for(lambda: len(mariadb.query(OURS)) == 4)
+        other.rollback()
+    for each in taking:
+        got(ann, each)
+    sessions = mariadb.query(OURS)
+    assert len(sessions) > 2
+    for (number,) in sessions:
+        mariadb.query(f"KILL {number}")
+    wait_for(lambda: not mariadb.query(OURS))
+    assert ann.tries(), "each of them cost a failure"
 
 
 def test_a_connection_that_is_killed_while_somebody_waits_for_a_row(

@@ -39,6 +39,7 @@ from holdfast.engines.sql.sqlite import waiters
 from holdfast.engines.sql.sqlite.connection import PAGE, default_path, file_system
 from holdfast.engines.sql.sqlite.threads import IDLE, SqliteStore
 from tests.contract.interrupting import Interruption as AtLine
+from tests.equipment.descriptors import free_descriptors
 from tests.patience import wait_for
 
 HOUR = 3600.0
@@ -609,6 +610,16 @@ def test_a_path_that_leads_in_a_circle(tmp_path: Path) -> None:
         pytest.raises(EngineUnavailable, match=f"{path}: the database cannot be opened"),
     ):
         client.lock("job").acquire(timeout=600)  # told at once, since waiting does not heal it
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_pipe_that_cannot_be_opened_leaves_nothing(host: Host, left: int) -> None:
+    with free_descriptors(left) as first, pytest.raises(OSError, match="Too many open files"):
+        waiters.Pipe(host.path, lambda: host.now, host.rung.append)
+    reading = os.dup(0)
+    os.close(reading)
+    assert reading == first
+    assert not list(host.path.parent.glob("*-bell-*"))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

@@ -18,6 +18,7 @@ from holdfast.options import read_options
 from tests.contract.interrupting import Interruption
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
+from tests.equipment.descriptors import free_descriptors
 from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
 
@@ -131,6 +132,19 @@ def test_a_waiter_that_was_late_keeps_its_place(database: Database, kind: str) -
     assert isinstance(ask(Acquire(KEY, "ben", 60.0, queue=True)), Granted)
     ask.close()
     other.close()
+
+
+def test_without_a_free_descriptor_waiters_poll(postgres: PostgresServer) -> None:
+    ask = Asker(postgres.url)
+    assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted)
+    with free_descriptors(0):
+        held = ask(Acquire(KEY, "ben", 60.0, queue=True))
+    assert isinstance(held, Held)
+    assert not held.wakes
+    held = ask(Acquire(KEY, "ben", 60.0, queue=True))
+    assert isinstance(held, Held)
+    assert held.wakes, "it listens once there is a descriptor"
+    ask.close()
 
 
 def test_a_listener_that_reconnects_keeps_its_place(postgres: Any) -> None:

@@ -89,10 +89,10 @@ class ListeningWaiters(Waiters):
     def prepare(self, until: float) -> None:
         """Start the listener; the first time, wait until it listens, or knows that it cannot."""
         if self._listener is None:
-            with self._mutex:
-                if self._listener is None:
-                    self._listener = Listener(self._clock, self._connect, self)
-        self._listener.is_settled.wait(max(0.0, until - self._clock()))
+            with self._mutex, suppress(OSError, RuntimeError):  # no descriptor, or no thread
+                self._listener = self._listener or Listener(self._clock, self._connect, self)
+        if self._listener is not None:
+            self._listener.is_settled.wait(max(0.0, until - self._clock()))
 
     def close(self) -> None:
         """Stop listening."""

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import OFFER, Acquire, Done, Granted, Held, Release
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines import open_engine
 from holdfast.engines.sql import commands
+from holdfast.engines.sql.connection import RefusedError
 from holdfast.engines.sql.dialect import MICROSECONDS
+from holdfast.engines.sql.exchanges import Open
+from holdfast.engines.sql.postgres.waiters import LONGEST_PAUSE, RECONNECT_AFTER, ListeningWaiters
 from holdfast.engines.sql.waiters import LONGEST_LIFE
 from holdfast.options import read_options
 from tests.contract.interrupting import Interruption
@@ -145,6 +149,20 @@ def test_without_a_free_descriptor_waiters_poll(postgres: PostgresServer) -> Non
     assert isinstance(held, Held)
     assert held.wakes, "it listens once there is a descriptor"
     ask.close()
+
+
+def test_a_listener_connects_less_often_while_refused() -> None:
+    waiters = ListeningWaiters(lambda: 0.0, lambda holder: None, lambda until: None)  # type: ignore[arg-type,return-value]
+    steps = waiters.listen("channel", lambda: None)
+    pauses = []
+    for _ in range(8):
+        assert isinstance(next(steps), Open)
+        sleep = steps.throw(RefusedError("no connection left"))
+        assert isinstance(sleep, Sleep)
+        pauses.append(sleep.until)
+    assert pauses[0] == RECONNECT_AFTER
+    assert pauses[-1] == LONGEST_PAUSE
+    assert pauses == sorted(pauses)
 
 
 def test_a_listener_that_reconnects_keeps_its_place(postgres: Any) -> None:

@@ -21,8 +21,8 @@ from holdfast.engines.sql.waiters import Waiters
 CONNECTING = 2.0
 """How long the listener may take to connect."""
 
-RECONNECT_AFTER = 0.2
-"""How long a server that could not be reached is left alone."""
+RECONNECT_AFTER, LONGEST_PAUSE = 0.2, 5.0
+"""How long a server that could not be reached is left alone; longer each time, up to the second."""
 
 
 class Subscribe(NamedTuple):
@@ -67,6 +67,7 @@ class ListeningWaiters(Waiters):
     ) -> Generator[Open | Subscribe | Receive | Sleep, Any, None]:
         """Listen until closed; behind a pooler it ends by itself. Pure, as `exchanges` is.
         `settled` is called when it listens for the first time, or knows that it cannot."""
+        pause = RECONNECT_AFTER
         while not self.is_closed:
             try:
                 self._connection = connection = yield Open(self._clock() + CONNECTING)
@@ -75,6 +76,7 @@ class ListeningWaiters(Waiters):
                 yield Subscribe(connection, channel, self._clock() + CONNECTING)
                 self.address = (channel, connection.pid)
                 settled()
+                pause = RECONNECT_AFTER
                 self.wake_all()  # to store the new listener, and since wake-ups may be lost
                 while not self.is_closed:
                     for holder in (yield Receive(connection)):
@@ -83,7 +85,8 @@ class ListeningWaiters(Waiters):
                 settled()
             finally:
                 self._hang_up()
-            yield Sleep(self._clock() + RECONNECT_AFTER)
+            yield Sleep(self._clock() + pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
         settled()
 
     def prepare(self, until: float) -> None:

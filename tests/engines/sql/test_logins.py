@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from holdfast.core.messages import Acquire, Failed
+from holdfast.core.messages import Acquire, Failed, Granted
 from tests.engines.sql.databases import Database
 from tests.engines.sql.test_waiters import Asker
 from tests.equipment.servers.postgres import PostgresServer
@@ -43,6 +43,28 @@ def test_postgresql(with_passwords: PostgresServer) -> None:
     assert "password" in refusal(f"postgresql://guest@{address}")
     assert "does not exist" in refusal(f"postgresql://nobody@{address}")
     assert "permission denied" in refusal(f"postgresql://guest:right@{address}")
+
+
+def test_a_server_that_is_full_is_not_final(with_passwords: PostgresServer) -> None:
+    """It says so only after the password."""
+    settings = {"max_connections": "3", "superuser_reserved_connections": "2"}
+    usual, with_passwords.settings = with_passwords.settings, with_passwords.settings | settings
+    try:
+        with_passwords.restart()
+        with_passwords.query("GRANT CREATE ON SCHEMA public TO guest")
+        url = f"postgresql://guest:right@{with_passwords.address}/postgres"
+        ann, ben = Asker(url), Asker(url)
+        assert isinstance(ann(Acquire("job", "ann", 60.0)), Granted)
+        answer = ben(Acquire("job", "ben", 60.0))
+        assert isinstance(answer, Failed)
+        assert "reserved" in str(answer)
+        assert answer.heals_in is None
+        ann.close()
+        ben.close()
+    finally:
+        with_passwords.settings = usual
+        with_passwords.restart()
+        with_passwords.query("DROP OWNED BY guest")
 
 
 @pytest.mark.parametrize("kind", ["mariadb"])

@@ -5,7 +5,6 @@ Values and results are sent in PostgreSQL's binary format where text would depen
 the session: `bytea_output`, `client_encoding`, `DateStyle`.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -282,21 +281,20 @@ def _wait(fd: int, until: float, clock: Clock, *, read: bool = True, write: bool
 
 def _why(connection: pq.abc.PGconn) -> SqlError:
     """Why a connection was not made. libpq has no SQLSTATE then, only a text, which may be in any
-    language. An error of the server (`FATAL:  ...`) after a password is about the login."""
+    language: only a refusal that is known by its words is final."""
     text = first_line(connection.get_error_message())
-    is_from_server = re.search(r"\S:  ", text) is not None
-    is_login = connection.needs_password or (is_from_server and connection.used_password)
-    is_english = is_from_server and any(words in text for words in _LOGIN_FAILED)
-    if (is_login or is_english) and "too many connections" not in text:
+    is_known = "FATAL:  " in text and any(words in text for words in _LOGIN_FAILED)
+    if connection.needs_password or is_known:
         return RefusedError(text, is_final=True)
     return BrokenError(text)
 
 
 _LOGIN_FAILED = (
     "authentication failed",
-    "no pg_hba.conf entry",
+    "pg_hba.conf",
     "not permitted to log in",
     "does not exist",
+    "no such database",  # of PgBouncer
     "permission denied",
 )
 

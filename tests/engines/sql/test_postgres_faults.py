@@ -1,6 +1,7 @@
 """PostgreSQL at its worst moments: killed, stopped, cut off, full, or not to be written."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -122,6 +123,33 @@ def test_a_stopped_server_is_given_up_in_time_by_a_waiter(
         postgres.thaw()
     ann.insists(lease.release)
     assert got(ben, waiting)
+
+
+@pytest.mark.parametrize("behind", ["", "&target_session_attrs=read-write"])
+def test_a_silent_host_does_not_hide_the_others(
+    postgres: PostgresServer, proxy: Proxy, invite: Invite, behind: str
+) -> None:
+    proxy.hold()
+    hosts = f"{proxy.address},127.0.0.1:1,{postgres.address}"
+    ann = invite(f"postgresql://holdfast@{hosts}/postgres?connections=1{behind}")
+    lease = ann.takes()
+    ann(lease.release)
+
+
+def test_names_are_looked_up_without_stopping_the_program(
+    postgres: PostgresServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Python, while whose resolver waits all other threads run. The first address is wrong."""
+    asked: list[str] = []
+
+    def look_up(name: str, *args: Any, **options: Any) -> Any:
+        asked.append(name)
+        return [(0, 0, 0, "", (address, 0)) for address in ("127.0.0.9", "127.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    ann = invite(f"postgresql://holdfast@db.invalid:{postgres.port}/postgres")
+    ann(ann.takes().release)
+    assert "db.invalid" in asked
 
 
 def test_a_standby_says_that_it_is_one(postgres: PostgresServer, invite: Invite) -> None:

@@ -1,25 +1,19 @@
 """`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database."""
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult
 
 import psycopg
-from psycopg import ProgrammingError, pq
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.dialect import LEASES
-from holdfast.engines.sql.engine import (
-    OPTIONS,
-    Given,
-    refuse_nul,
-    refuse_tls,
-    server_engine,
-)
+from holdfast.engines.sql.engine import OPTIONS, Given, refuse_nul, server_engine
 from holdfast.engines.sql.guard import postgresql_guard
+from holdfast.engines.sql.postgres.addresses import known_parameters, parameters_of
 from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters
@@ -48,19 +42,6 @@ GUARANTEES = Guarantees(
     ttl_step=0.0,
 )
 
-DEFAULTS = {
-    "fallback_application_name": "holdfast",
-    # The listener sends nothing, and would not notice for hours that the other end is gone.
-    "keepalives_idle": "20",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-}
-"""The parameters of libpq that the URL may change."""
-
-
-FORCED = {"client_encoding": "utf8"}
-"""The parameters of libpq that the URL cannot change."""
-
 
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
@@ -75,7 +56,7 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
     def connect(clock: Clock, until: float) -> PostgresConnection:
         found = given(until - clock())
         if isinstance(found, dict):
-            return open_connection(conninfo_of(found), clock, until)
+            return open_connection(parameters_of(found), clock, until)
         return PostgresConnection(found.pgconn, clock, found)
 
     return server_engine(
@@ -92,7 +73,7 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
 
 def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
     """What a URL connects with."""
-    known = _known()
+    known = known_parameters()
     refuse_options([name for name in options if name not in {*OPTIONS, *known}], *OPTIONS, *known)
     try:
         given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}")
@@ -103,30 +84,3 @@ def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
             refuse_nul(name, value)
             given[name] = value
     return given
-
-
-def conninfo_of(arguments: Mapping[str, Any]) -> str:
-    """For libpq, from the arguments of a connection of any library; those that libpq does not know
-    are about Python."""
-    known = _known()
-    found: dict[str, Any] = {}
-    unknown: list[str] = []
-    for name, value in arguments.items():
-        if value is None:
-            continue
-        keyword = _SAME.get(name, name)
-        if keyword in known and (keyword != "sslmode" or isinstance(value, str)):
-            refuse_nul(name, value)
-            found[keyword] = value
-        else:  # asyncpg's `ssl` may also be an SSLContext
-            unknown.append(name)
-    refuse_tls(unknown, "psycopg")
-    return make_conninfo("", **(DEFAULTS | found | FORCED))
-
-
-def _known() -> set[str]:
-    return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-
-
-_SAME = {"database": "dbname", "db": "dbname", "ssl": "sslmode"}
-"""What other libraries call differently."""

@@ -5,7 +5,7 @@ Values and results are sent in PostgreSQL's binary format where text would depen
 the session: `bytea_output`, `client_encoding`, `DateStyle`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -24,6 +24,7 @@ from holdfast.engines.sql.connection import (
     wait_for,
 )
 from holdfast.engines.sql.dialect import Row, Statement, Text
+from holdfast.engines.sql.postgres.addresses import addresses_of
 from holdfast.engines.sql.postgres.commands import HANDSHAKE, SESSION_SETTINGS, Statements
 
 _DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
@@ -252,8 +253,23 @@ class PostgresConnection:
         return rows
 
 
-def open_connection(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
-    """Connect, by blocking."""
+def open_connection(
+    parameters: Mapping[str, str], clock: Clock, until: float
+) -> PostgresConnection:
+    """Connect, by blocking, to the first address that will do. Each has its part of the time. As
+    with libpq, a login that was refused is refused by all."""
+    errors: list[str] = []
+    addresses = addresses_of(parameters)
+    for number, address in enumerate(addresses):
+        now = clock()
+        try:
+            return _connect(address, clock, now + (until - now) / (len(addresses) - number))
+        except BrokenError as error:
+            errors.append(str(error))
+    raise BrokenError("; ".join(dict.fromkeys(errors)))
+
+
+def _connect(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
     connection = pq.PGconn.connect_start(conninfo.encode())
     try:
         while True:

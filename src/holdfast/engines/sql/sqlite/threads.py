@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from math import inf
 from pathlib import Path
 from threading import get_ident
@@ -53,16 +52,6 @@ WINDOW = 200
 
 IDLE = 3600 * MICROSECONDS
 """How long a row must have been of no use before it is pruned."""
-
-
-class Unanswered(Enum):
-    """Why there is no answer after one statement."""
-
-    NOT_SENT = auto()
-    """The request needs the whole command: it concerns a queue, or is neither an acquire nor a
-    release."""
-    NOTHING_DONE = auto()
-    """The statement found nothing to do. The command goes on from there."""
 
 
 class SqliteStore:
@@ -167,21 +156,19 @@ class SqliteStore:
         if self._connection is None:
             return None
         answer = self._try_one_statement(requests[0])
-        return None if isinstance(answer, Unanswered) else [answer]
+        return None if answer is None else [answer]
 
     def _answer_one(self, request: Request, until: float) -> Answer:
         answer = self._retry_while_locked(until, self._try_one_statement, request)
-        if not isinstance(answer, Unanswered):
-            return answer
-        results: Results | None = [[]] if answer is Unanswered.NOTHING_DONE else None
-        answer = self._run(self._commands.answer(request, until), until, results)
-        if type(request) is Release:
-            self._waiters.released(request.holder)
+        if answer is None:
+            answer = self._run(self._commands.answer(request, until), until)
+            if type(request) is Release:
+                self._waiters.released(request.holder)
         return answer
 
-    def _try_one_statement(self, request: Request) -> "Answer | Unanswered":
-        """The usual case, without the generator of `Commands`, which takes longer: send its first
-        statement, which is mostly enough."""
+    def _try_one_statement(self, request: Request) -> Answer | None:
+        """The usual case, by one statement and without the generator of `Commands`, which takes
+        longer. None if that did nothing, or the request needs more."""
         connection, waiters, clock = self._connection, self._waiters, self._boot_clock
         assert connection is not None  # noqa: S101 - it is open
         if type(request) is Acquire:
@@ -189,28 +176,25 @@ class SqliteStore:
             if request.queue and (
                 shares != 1 or not waiters.place(holder) or not waiters.listener()[0]
             ):
-                return Unanswered.NOT_SENT
+                return None
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
             ttl, now = round(request.ttl * MICROSECONDS), clock.now()
             values = (request.key, holder, shares, ttl, now, ttl, clock.boot, now)
             rows = connection.execute(sql.ACQUIRE, values).fetchall()
-            return Granted(rows[0][0]) if rows else Unanswered.NOTHING_DONE
+            return Granted(rows[0][0]) if rows else None
         if type(request) is Release and waiters.has_row(request.holder):
             releasing = (clock.now(), clock.boot, request.key, request.holder)
-            is_done = connection.execute(sql.RELEASE, releasing).rowcount > 0
-            return DONE if is_done else Unanswered.NOTHING_DONE
-        return Unanswered.NOT_SENT
+            return DONE if connection.execute(sql.RELEASE, releasing).rowcount > 0 else None
+        return None
 
-    def _run(self, command: Command[T], until: float, results: Results | None = None) -> T:
-        """Run a command. `results`: of its first statement, if `_try_one_statement` sent it."""
+    def _run(self, command: Command[T], until: float) -> T:
         try:
             statements = next(command)
             while True:
-                if results is None:
-                    results = self._retry_while_locked(until, self._execute, statements)
-                statements, results = command.send(results), None
+                results = self._retry_while_locked(until, self._execute, statements)
+                statements = command.send(results)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]  # it is a T
 

@@ -218,3 +218,19 @@ def test_waiters_for_other_locks_poll_for_themselves(base: Base, poller: Poller)
     other = base.ask(Acquire("another", "cleo", TTL, queue=True), poller.client)
     assert isinstance(other, Held)
     assert not other.wakes
+
+
+def test_a_waiter_asks_again_if_the_listener_came_while_it_joined(poller: Poller) -> None:
+    """It would poll until then, though it could be woken."""
+
+    class Coming(Waiters):
+        address = ("", 0)
+
+        def listener(self) -> tuple[str, int]:
+            before, self.address = self.address, ("channel", 7)
+            return before
+
+    waiters = Coming(lambda: poller.base.now, poller.woken.append)
+    poller.client = Commands("here", poller.base.dialect, poller.base.clock(), waiters)
+    assert not poller.waits("ben").wakes
+    assert poller.woken == ["ben"]

@@ -136,7 +136,7 @@ class Commands:
         is_shared, place = request.shares != 1, waiters.place(holder)
         take = self._take_share if is_shared else self._take_whole
         offer = self._offer_shares if is_shared else self._offer
-        listener, pid = waiters.listener() if request.queue else ("", 0)
+        listener, pid = address = waiters.listener() if request.queue else ("", 0)
         if request.queue and place and not listener:
             held = yield from self._poll(request)
             if held is not None:
@@ -151,7 +151,7 @@ class Commands:
             first += self._join(request, until, listener, pid)
             _, state = yield from offer(key, first, request)
             if request.queue and state.place:
-                waiters.joined(holder, state.place, life_of(request.ttl))
+                waiters.joined(holder, state.place, life_of(request.ttl), address)
             # "": it is free, and no one waits; or its row was deleted meanwhile.
             if state.may_enter if is_shared else state.owner in ("", holder):
                 answer = yield from take(request, until)

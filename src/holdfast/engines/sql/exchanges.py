@@ -58,12 +58,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 """While another transaction is in the way."""
 
 
-class Prepare(NamedTuple):
-    """A waiter is about to join: begin to listen, and wait for that, until `until` at most."""
-
-    until: float
-
-
 class Enter(NamedTuple):
     """Wait until one connection more may be used; gives False if none may by that instant."""
 
@@ -92,7 +86,7 @@ class Create(NamedTuple):
 
 
 T = TypeVar("T")
-Effect: TypeAlias = Prepare | Enter | Open | Run | Create | Sleep
+Effect: TypeAlias = Enter | Open | Run | Create | Sleep
 Effects: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -126,7 +120,6 @@ class Exchanges:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if isinstance(request, Acquire) and request.queue:
-            yield Prepare((self._clock() + until) / 2)
             until = max(until, self._clock() + LEAST_TIME)
         if not (yield Enter(until)):
             return self._failed(requests, f"all {self._most} connections are busy")

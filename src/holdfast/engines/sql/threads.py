@@ -17,7 +17,6 @@ from holdfast.engines.sql.exchanges import (
     Enter,
     Exchanges,
     Open,
-    Prepare,
     Run,
 )
 from holdfast.engines.sql.waiters import Waiters
@@ -60,8 +59,6 @@ class ServerStore:
                     return self._open(until)
                 case Create(connection, until):
                     return connection.create(self._exchanges.statements, until)
-                case Prepare(until):
-                    return self._exchanges.waiters.prepare(until)
                 case Sleep(until):
                     return time.sleep(max(0.0, until - self._clock()))
 

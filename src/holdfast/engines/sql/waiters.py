@@ -56,9 +56,12 @@ class Waiters:
         place = self._places.get(holder)
         return place.number if place is not None else 0
 
-    def joined(self, holder: str, place: int, life: float) -> None:
-        """A waiter has this place, and the database knows that it is alive."""
+    def joined(self, holder: str, place: int, life: float, listener: tuple[str, int]) -> None:
+        """A waiter has this place, and the database knows that it is alive. `listener`: where it
+        was to be woken; it asks again if that has changed meanwhile."""
         self._places[holder] = Place(place, life, self._clock())
+        if listener != self.listener():
+            self._notify(holder)
 
     def has_row(self, holder: str) -> bool:
         """Whether a holder is in the lease's row, and did not have to wait, as far as is known."""
@@ -131,9 +134,6 @@ class Waiters:
         self.stop_polling(holder)
         self._places.pop(holder, None)
         self.members.discard(holder)
-
-    def prepare(self, until: float) -> None:
-        """A waiter is about to join: begin to listen, and wait for that, until `until` at most."""
 
     def close(self) -> None:
         """Stop listening."""

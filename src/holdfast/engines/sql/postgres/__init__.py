@@ -1,5 +1,6 @@
 """`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -16,7 +17,7 @@ from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.addresses import known_parameters, parameters_of
 from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
-from holdfast.engines.sql.postgres.waiters import ListeningWaiters
+from holdfast.engines.sql.postgres.waiters import Listener, ListeningWaiters
 
 LIBRARY = psycopg
 
@@ -67,7 +68,9 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
         statements,
         postgresql_guard(statements.names["leases"]),
         "holdfast.engines.sql.postgres.examine",
-        lambda host, connect: ListeningWaiters(host.clock, host.notify, connect),
+        lambda host, connect: ListeningWaiters(
+            host.clock, host.notify, partial(Listener, host.clock, connect)
+        ),
     )
 
 

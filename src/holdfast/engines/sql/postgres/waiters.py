@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.core.effects import Sleep, perform
 from holdfast.core.ports import Clock, Notify
@@ -39,34 +39,36 @@ class Receive(NamedTuple):
     connection: Any
 
 
+Listening: TypeAlias = Generator[Open | Subscribe | Receive | Sleep, Any, None]
+
+
 class ListeningWaiters(Waiters):
     """The waiters of one client, which are woken while it listens. The first of them starts the
     thread that does."""
 
-    def __init__(
-        self, clock: Clock, notify: Notify, connect: Callable[[float], PostgresConnection]
-    ) -> None:
+    def __init__(self, clock: Clock, notify: Notify, start: Callable[[Listening], Any]) -> None:
+        """`start`: has a thread listen."""
         super().__init__(clock, notify)
-        self._connect = connect
+        self._start = start
         self._listener: Listener | None = None
-        self.address = ("", 0)
-        """The channel, and the server process that listens."""
+        self._address = ("", 0)
         self._connection: Any = None
         self.is_closed = False
 
     def listener(self) -> tuple[str, int]:
         """The channel, and the server process that listens."""
-        return self.address
+        if self._listener is None:
+            with self._mutex, suppress(OSError, RuntimeError):  # no descriptor, or no thread
+                listening = self.listen(f"holdfast_{secrets.token_hex(8)}")
+                self._listener = self._listener or self._start(listening)
+        return self._address
 
     def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
         """It is notified by the statement itself, unless it polls."""
         return True if listener else super().wake(listener, holder, is_offered=is_offered)
 
-    def listen(
-        self, channel: str, settled: Callable[[], None]
-    ) -> Generator[Open | Subscribe | Receive | Sleep, Any, None]:
-        """Listen until closed; behind a pooler it ends by itself. Pure, as `exchanges` is.
-        `settled` is called when it listens for the first time, or knows that it cannot."""
+    def listen(self, channel: str) -> Listening:
+        """Listen until closed; behind a pooler it ends by itself. Pure, as `exchanges` is."""
         pause = RECONNECT_AFTER
         while not self.is_closed:
             try:
@@ -74,28 +76,18 @@ class ListeningWaiters(Waiters):
                 if not connection.is_direct:
                     break
                 yield Subscribe(connection, channel, self._clock() + CONNECTING)
-                self.address = (channel, connection.pid)
-                settled()
+                self._address = (channel, connection.pid)
                 pause = RECONNECT_AFTER
                 self.wake_all()  # to store the new listener, and since wake-ups may be lost
                 while not self.is_closed:
                     for holder in (yield Receive(connection)):
                         self._notify(holder)
             except SqlError:
-                settled()
+                pass  # it connects again
             finally:
                 self._hang_up()
             yield Sleep(self._clock() + pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        settled()
-
-    def prepare(self, until: float) -> None:
-        """Start the listener; the first time, wait until it listens, or knows that it cannot."""
-        if self._listener is None:
-            with self._mutex, suppress(OSError, RuntimeError):  # no descriptor, or no thread
-                self._listener = self._listener or Listener(self._clock, self._connect, self)
-        if self._listener is not None:
-            self._listener.is_settled.wait(max(0.0, until - self._clock()))
 
     def close(self) -> None:
         """Stop listening."""
@@ -105,7 +97,7 @@ class ListeningWaiters(Waiters):
 
     def forget(self) -> None:
         """In a forked child: the listener and its connection are the parent's."""
-        self.address, self.is_closed = ("", 0), False
+        self._address, self.is_closed = ("", 0), False
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.forget()
@@ -116,7 +108,7 @@ class ListeningWaiters(Waiters):
 
     def _hang_up(self) -> None:
         """Until it is back, waiters poll: wake them, so that they begin."""
-        was_listening, self.address = bool(self.address[0]), ("", 0)
+        was_listening, self._address = bool(self._address[0]), ("", 0)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -128,15 +120,9 @@ class Listener:
     """The thread."""
 
     def __init__(
-        self,
-        clock: Clock,
-        connect: Callable[[float], PostgresConnection],
-        waiters: ListeningWaiters,
+        self, clock: Clock, connect: Callable[[float], PostgresConnection], listening: Listening
     ) -> None:
-        self._clock, self._connect = clock, connect
-        self.is_settled = threading.Event()
-        """Set when it listens for the first time, or knows that it cannot."""
-        self._listening = waiters.listen(f"holdfast_{secrets.token_hex(8)}", self.is_settled.set)
+        self._clock, self._connect, self._listening = clock, connect, listening
         self._stopped, self._stopping = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="holdfast-listener", daemon=True)
         self._thread.start()
@@ -157,7 +143,6 @@ class Listener:
         try:
             perform(self._listening, self._perform, SqlError)
         finally:
-            self.is_settled.set()
             self._stopped.close()
             self._stopping.close()
 

@@ -6,15 +6,16 @@ virtual: they can break, with the outcome unknown.
 
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from holdfast.core.messages import Request
 from holdfast.engines.sql.connection import SILENT, BrokenError
 from holdfast.engines.sql.dialect import Statement
 from holdfast.engines.sql.engine import CONNECTIONS
-from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Prepare, Run
+from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
-from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
+from holdfast.engines.sql.postgres.waiters import Listening, ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.sql.server import LOGIN, STATEMENTS, Listen
 from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
@@ -140,7 +141,7 @@ class SqlStore(Store):
         super().__init__(client, "postgres")
         self._link = ServerLink(client, scene, 0)
         self.connections = [self._link]
-        self._waiters = ListeningWaiters(self.host.clock, self.host.notify, _nowhere)
+        self._waiters = ListeningWaiters(self.host.clock, self.host.notify, self._listen)
         self._exchanges = Exchanges(
             scene.servers[0].name,
             STATEMENTS,
@@ -149,9 +150,6 @@ class SqlStore(Store):
             self._waiters,
             CONNECTIONS,
         )
-        self._settling: list[Resume] | None = None
-        """Waiters that wait until the listener listens; None: it has yet to be started."""
-        self._is_settled = False
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         return self._drive(self._exchanges.ask(requests, until), requests)
@@ -163,8 +161,6 @@ class SqlStore(Store):
             case Open(until):
                 connection = ServerConnection(self._link, is_direct=self.client.number % 3 != 1)
                 connection.login(until, partial(self._shake_hands, until, resume))
-            case Prepare(until):
-                self._prepare(until, resume)
             case Enter():
                 resume(True)
             case Create():
@@ -194,23 +190,6 @@ class SqlStore(Store):
 
         connection.run((HANDSHAKE(),), until, learn)
 
-    def _prepare(self, until: float, resume: Resume) -> None:
-        if self._is_settled:
-            resume(None)
-            return
-        if self._settling is None:
-            self._settling = []
-            listening = self._waiters.listen(f"{self.client.name}:channel", self._settle)
-            self._start(Activity(self.client, self._drive(listening)))
-        self._settling.append(resume)
-        self._wait_until(until, resume)
-
-    def _settle(self) -> None:
-        self._is_settled = True
-        waiting, self._settling = self._settling or [], []
-        for resume in waiting:
-            self.client.at(self._clock(), partial(resume, None))
-
-
-def _nowhere(until: float) -> Any:
-    raise NotImplementedError("the server is virtual")
+    def _listen(self, listening: Listening) -> Any:
+        self._start(Activity(self.client, self._drive(listening)))
+        return SimpleNamespace(close=lambda: None)

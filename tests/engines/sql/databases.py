@@ -3,7 +3,6 @@ what goes on there."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
 
 import psycopg
 import pymysql
@@ -12,22 +11,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from tests.engines.sql.users import sqlalchemy_url
+from tests.equipment.servers.mariadb import MariaDbServer
+from tests.equipment.servers.postgres import PostgresServer
 
 CONFLICTS = (psycopg.errors.SerializationFailure, pymysql.MySQLError, DBAPIError)
 """What libraries raise if a transaction has to be begun again."""
-
-
-class Server(Protocol):
-    """A server of the lab's."""
-
-    @property
-    def url(self) -> str: ...
-
-    def query(self, sql: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
-
-    def freeze(self) -> None: ...
-
-    def thaw(self) -> None: ...
 
 
 class Database:
@@ -47,8 +35,8 @@ class Database:
     kill: str
     """Ends a session."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: PostgresServer | MariaDbServer) -> None:
+        self.server = server
         self.query, self.url = server.query, server.url
         self.query("DROP TABLE IF EXISTS holdfast_fences")
         self.query("CREATE TABLE IF NOT EXISTS stock (units int)")
@@ -90,11 +78,11 @@ class Database:
     @contextmanager
     def silence(self) -> Iterator[None]:
         """Meanwhile it answers nothing."""
-        self._server.freeze()
+        self.server.freeze()
         try:
             yield
         finally:
-            self._server.thaw()
+            self.server.thaw()
 
     def kill_session(self, number: int) -> None:
         self.query(self.kill.format(number))
@@ -138,7 +126,7 @@ class MariaDb(Database):
     """
     kill = "KILL {}"
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: PostgresServer | MariaDbServer) -> None:
         super().__init__(server)
         if not self.query("SHOW DATABASES LIKE 'elsewhere'"):
             self.query("CREATE DATABASE elsewhere")

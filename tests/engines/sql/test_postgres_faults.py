@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from holdfast import EngineUnavailable
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import TABLES, Invite
 from tests.equipment.servers.postgres import PostgresServer
@@ -41,40 +40,6 @@ def waits(watcher: Party, name: str = "job") -> Callable[[], bool]:
     return lambda: watcher(watcher.client.inspect, name).waiters == 1
 
 
-def test_a_lease_outlives_a_crash_of_the_server(postgres: PostgresServer, invite: Invite) -> None:
-    ann, ben = invite(postgres.url), invite(postgres.url)
-    lease = ann.takes(ttl=6)
-    postgres.kill()
-    postgres.start()
-    ann.insists(lease.extend)
-    assert lease.held
-    assert ben.tries() is None
-    ann.insists(lease.release)
-    assert ben.takes().fence > lease.fence
-
-
-def test_a_waiter_outlives_a_restart_of_the_server(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    ann, ben = invite(postgres.url), invite(postgres.url)
-    lease = ann.takes(ttl=30)
-    waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
-    wait_for(waits(ann))
-    postgres.restart()
-    wait_for(lambda: ann.insists(ann.client.inspect, "job").waiters == 1)  # it listens again
-    ann.insists(lease.release)
-    assert got(ben, waiting).fence > lease.fence
-
-
-def test_an_idle_connection_that_was_ended_is_nobodys_failure(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    ann = invite(postgres.url)
-    ann(ann.takes().release)
-    postgres.query(f"SELECT pg_terminate_backend(pid, 5000) {OURS}")
-    assert ann.tries()
-
-
 def test_a_listener_that_was_ended_listens_again(postgres: PostgresServer, invite: Invite) -> None:
     ann, ben = invite(postgres.url), invite(postgres.url)
     lease = ann.takes(ttl=60)
@@ -89,39 +54,6 @@ def test_a_listener_that_was_ended_listens_again(postgres: PostgresServer, invit
 
     wait_for(is_back)
     ann(lease.release)
-    assert got(ben, waiting)
-
-
-def test_a_grant_whose_reply_was_lost_is_found_again(
-    postgres: PostgresServer, proxy: Proxy, invite: Invite
-) -> None:
-    ann, ben = invite(through(proxy)), invite(postgres.url)
-    ann(ann.takes().release)
-    proxy.hold("replies")
-    taking = ann.begin(ann.client.lock("job", ttl=60).acquire, timeout=15)
-    wait_for(lambda: ben(ben.client.inspect, "job") is not None)
-    holder = ben(ben.client.inspect, "job").holder
-    fence = ben(ben.client.inspect, "job").fence
-    proxy.reset()
-    proxy.heal()
-    lease = got(ann, taking)
-    assert (lease.holder, lease.fence) == (holder, fence)
-
-
-def test_a_stopped_server_is_given_up_in_time_by_a_waiter(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    ann, ben = invite(postgres.url), invite(postgres.url)
-    lease = ann.takes(ttl=9)
-    waiting = ben.begin(ben.client.lock("job", ttl=60).acquire, timeout=15)
-    wait_for(waits(ann))
-    postgres.freeze()
-    try:
-        with pytest.raises(EngineUnavailable):
-            ann(lease.extend)
-    finally:
-        postgres.thaw()
-    ann.insists(lease.release)
     assert got(ben, waiting)
 
 
@@ -202,16 +134,6 @@ def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
         first = guests[0].client
         guests[0](first.close if guests[0].mode == "sync" else first.aclose)
         assert guests[3].takes()
-
-
-def test_more_threads_and_tasks_than_connections(postgres: PostgresServer, invite: Invite) -> None:
-    ann = invite(postgres.url, connections=2)
-    ann(ann.takes().release)
-    taking = [
-        ann.begin(ann.client.lock(f"job {number}").acquire, timeout=15) for number in range(40)
-    ]
-    assert len({got(ann, each).name for each in taking}) == 40
-    assert len(postgres.query(f"SELECT 1 {OURS}")) <= 2
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

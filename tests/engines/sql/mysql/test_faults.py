@@ -1,34 +1,21 @@
 """MariaDB at its worst moments: killed, stopped, cut off, full, or not to be written."""
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from holdfast import EngineUnavailable
 from holdfast.engines.sql.mysql import connection
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.mariadb import USER, MariaDbServer
-from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.unprivileged import give_to_user
 from tests.patience import wait_for
 
 OURS = f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"
-
-
-@pytest.fixture
-def proxy(mariadb: MariaDbServer) -> Iterator[Proxy]:
-    with Proxy(mariadb.port) as proxy:
-        yield proxy
-
-
-def through(proxy: Proxy) -> str:
-    return f"mariadb://{USER}@{proxy.address}/holdfast"
 
 
 def got(party: Party, taking: "Future[Any]") -> Any:
@@ -37,45 +24,6 @@ def got(party: Party, taking: "Future[Any]") -> Any:
     assert lease
     party.insists(lease.release)
     return lease
-
-
-def waits(party: Party) -> "Future[Any]":
-    """Somebody has begun to wait for the lock."""
-    waiting = party.begin(party.client.lock("job", ttl=60).acquire, timeout=20)
-    wait_for(lambda: party.insists(party.client.inspect, "job").waiters == 1)
-    return waiting
-
-
-def test_a_lease_outlives_a_crash_of_the_server(mariadb: MariaDbServer, invite: Invite) -> None:
-    ann, ben = invite(mariadb.url), invite(mariadb.url)
-    lease = ann.takes(ttl=6)
-    mariadb.kill()
-    mariadb.start()
-    ann.insists(lease.extend)
-    assert lease.held
-    assert ben.tries() is None
-    ann.insists(lease.release)
-    assert ben.takes().fence > lease.fence
-
-
-def test_a_waiter_outlives_a_restart_of_the_server(mariadb: MariaDbServer, invite: Invite) -> None:
-    ann, ben = invite(mariadb.url), invite(mariadb.url)
-    lease = ann.takes(ttl=30)
-    waiting = waits(ben)
-    mariadb.restart()
-    ann.insists(lease.release)
-    assert got(ben, waiting).fence > lease.fence
-
-
-def test_connections_that_were_killed_are_nobodys_failure(
-    mariadb: MariaDbServer, invite: Invite
-) -> None:
-    ann = invite(mariadb.url)
-    ann(ann.takes().release)
-    for (number,) in mariadb.query(OURS):
-        mariadb.query(f"KILL {number}")
-    wait_for(lambda: not mariadb.query(OURS))
-    assert ann.tries()
 
 
 def test_one_broken_connection_drops_all_that_are_free(
@@ -118,46 +66,6 @@ def test_a_connection_that_is_killed_while_somebody_waits_for_a_row(
         other.rollback()
     extending.result(20)
     assert lease.held
-
-
-def test_a_grant_whose_reply_was_lost_is_found_again(
-    mariadb: MariaDbServer, proxy: Proxy, invite: Invite
-) -> None:
-    ann, ben = invite(through(proxy)), invite(mariadb.url)
-    ann(ann.takes().release)
-    proxy.hold("replies")
-    taking = ann.begin(ann.client.lock("job", ttl=60).acquire, timeout=15)
-    wait_for(lambda: ben(ben.client.inspect, "job") is not None)
-    seen = ben(ben.client.inspect, "job")
-    proxy.reset()
-    proxy.heal()
-    lease = got(ann, taking)
-    assert (lease.holder, lease.fence) == (seen.holder, seen.fence)
-
-
-def test_a_stopped_server_is_given_up_in_time(mariadb: MariaDbServer, invite: Invite) -> None:
-    ann, ben = invite(mariadb.url), invite(mariadb.url)
-    lease = ann.takes(ttl=9)
-    waiting = waits(ben)
-    mariadb.freeze()
-    try:
-        with pytest.raises(EngineUnavailable):
-            ann(lease.extend)
-    finally:
-        mariadb.thaw()
-    ann.insists(lease.release)
-    assert got(ben, waiting)
-
-
-def test_a_stopped_server_is_not_waited_for_by_those_who_connect(
-    mariadb: MariaDbServer, invite: Invite
-) -> None:
-    mariadb.freeze()
-    try:
-        [why] = invite(mariadb.url).refused(ttl=1).values()
-    finally:
-        mariadb.thaw()
-    assert "did not answer in time" in why or "is pending" in why
 
 
 @pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
@@ -220,16 +128,6 @@ def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
         first = guests[0].client
         guests[0](first.close if guests[0].mode == "sync" else first.aclose)
         wait_for(lambda: guests[10].insists(guests[10].client.inspect, "job 1"))
-
-
-def test_more_threads_and_tasks_than_connections(mariadb: MariaDbServer, invite: Invite) -> None:
-    ann = invite(mariadb.url, connections=2)
-    ann(ann.takes().release)
-    taking = [
-        ann.begin(ann.client.lock(f"job {number}").acquire, timeout=15) for number in range(40)
-    ]
-    assert len({got(ann, each).name for each in taking}) == 40
-    assert len(mariadb.query(OURS)) <= 2
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE-READ", "SERIALIZABLE"])

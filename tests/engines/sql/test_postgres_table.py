@@ -1,42 +1,15 @@
 """The lease table: made on first use, under any name, and quick however many rows it has."""
 
-import threading
 from dataclasses import fields
-from typing import Any
 
 import psycopg
 import pytest
 
 import holdfast
-from holdfast import EngineUnavailable
 from holdfast.engines.sql.postgres.commands import SESSION_SETTINGS, Statements
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.equipment.servers.postgres import PostgresServer
-
-
-def test_many_who_come_first_make_the_table_once(postgres: PostgresServer) -> None:
-    crowd = [Party("sync", postgres.url) for _ in range(8)]
-    gate = threading.Barrier(len(crowd))
-    outcomes: list[Any] = []
-
-    def come(party: Party) -> None:
-        gate.wait()
-        lock = party.client.lock("job")
-        try:
-            outcomes.append(lock.acquire(blocking=False))
-        except EngineUnavailable:  # a busy server may take too long to let all of them in
-            outcomes.append(lock.acquire(blocking=False))
-
-    threads = [threading.Thread(target=come, args=(party,)) for party in crowd]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(outcomes) == len(crowd)
-    assert len([lease for lease in outcomes if lease]) == 1
-    for party in crowd:
-        party.close()
 
 
 def test_a_table_of_another_name_in_another_schema(
@@ -60,31 +33,6 @@ def test_a_table_of_another_name_in_another_schema(
 def test_a_name_that_is_none_is_refused_before_anything_happens(table: str) -> None:
     with pytest.raises(ValueError, match="table: must be a name"):
         holdfast.Client("postgresql://nobody.invalid/x", table=table)
-
-
-@pytest.mark.parametrize("name", ["'; DROP TABLE holdfast_leases; --", '"\\$1%s{}', "ü\U0010ffff"])
-def test_names_are_values_and_never_sql(
-    postgres: PostgresServer, invite: Invite, name: str
-) -> None:
-    ann = invite(postgres.url)
-    lease = ann.takes(name)
-    [row] = postgres.query("SELECT name, holder FROM holdfast_leases")
-    assert row == (f"holdfast:{name}".encode(), lease.holder.encode())
-    assert [info.name for info in ann(ann.client.leases, name)] == [name]
-    ann(lease.release)
-
-
-def test_deleting_idle_rows_does_not_set_fences_back(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    ann = invite(postgres.url)
-    fences = []
-    for _ in range(3):
-        lease = ann.takes()
-        fences.append(lease.fence)
-        ann(lease.release)
-        postgres.query("DELETE FROM holdfast_leases WHERE holder IS NULL")
-    assert sorted(set(fences)) == fences
 
 
 def test_fences_grow_on_a_standby_that_has_missed_some(

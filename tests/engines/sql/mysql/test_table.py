@@ -1,6 +1,5 @@
 """The lease table: made on first use, under any name, and quick however many rows it has."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from holdfast import EngineUnavailable
 from holdfast.engines.sql.mysql.connection import MySqlConnection
-from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.equipment.servers.mariadb import USER, MariaDbServer
 from tests.patience import wait_for
@@ -33,26 +31,6 @@ def statements(mariadb: MariaDbServer) -> Iterator[Callable[[], list[str]]]:
         )
     ]
     mariadb.query("SET GLOBAL general_log = OFF")
-
-
-def test_many_who_come_first_make_the_table_once(mariadb: MariaDbServer) -> None:
-    crowd = [Party("sync", mariadb.url) for _ in range(8)]
-    gate = threading.Barrier(len(crowd))
-    outcomes: list[Any] = []
-
-    def come(party: Party) -> None:
-        gate.wait()
-        outcomes.append(party.client.lock("job").acquire(blocking=False))
-
-    threads = [threading.Thread(target=come, args=(party,)) for party in crowd]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(outcomes) == len(crowd)
-    assert len([lease for lease in outcomes if lease]) == 1
-    for party in crowd:
-        party.close()
 
 
 def test_tables_that_take_too_long_to_be_made_are_tried_again(
@@ -84,18 +62,6 @@ def test_a_table_of_another_name_in_another_database(
     assert mariadb.query("SELECT COUNT(*) FROM `Own`.holdfast_cells") == [(1,)]
     ann(lease.release)
     mariadb.query("DROP DATABASE `Own`")
-
-
-@pytest.mark.parametrize(
-    "name", ["'; DROP TABLE holdfast_leases; --", '"\\?%s{}`', "ü\U0010ffff", "long" * 128]
-)
-def test_names_are_values_and_never_sql(mariadb: MariaDbServer, invite: Invite, name: str) -> None:
-    ann = invite(mariadb.url)
-    lease = ann.takes(name)
-    [found] = mariadb.query("SELECT name, holder FROM holdfast_leases")
-    assert found == (f"holdfast:{name}".encode(), lease.holder.encode())
-    assert [info.name for info in ann(ann.client.leases, name)] == [name]
-    ann(lease.release)
 
 
 def test_names_that_a_collation_would_take_for_the_same(
@@ -168,19 +134,6 @@ def test_a_transaction_is_one_round_trip(
     assert all(sql.startswith("BEGIN;") for sql in transactions), transactions
     assert not any("BEGIN" in sql for sql in sent if sql not in transactions)
     ann(held[1].release)
-
-
-def test_deleting_idle_rows_does_not_set_fences_back(
-    mariadb: MariaDbServer, invite: Invite
-) -> None:
-    ann = invite(mariadb.url)
-    fences = []
-    for _ in range(3):
-        lease = ann.takes()
-        fences.append(lease.fence)
-        ann(lease.release)
-        mariadb.query("DELETE FROM holdfast_leases WHERE holder IS NULL")
-    assert sorted(set(fences)) == fences
 
 
 def rows_read(server: MariaDbServer) -> int:

@@ -1,0 +1,61 @@
+"""The lease table of PostgreSQL and of MariaDB: made on first use, and with names as values."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import EngineUnavailable
+from tests.engines.redis.party import Party
+from tests.engines.sql.conftest import TABLES, Invite
+from tests.engines.sql.databases import Database
+
+pytestmark = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+
+
+def test_many_who_come_first_make_the_table_once(database: Database) -> None:
+    database.query(f"DROP TABLE IF EXISTS {TABLES}")
+    crowd = [Party("sync", database.url) for _ in range(8)]
+    gate = threading.Barrier(len(crowd))
+    outcomes: list[Any] = []
+
+    def come(party: Party) -> None:
+        gate.wait()
+        lock = party.client.lock("job")
+        try:
+            outcomes.append(lock.acquire(blocking=False))
+        except EngineUnavailable:  # a busy server may take too long to let all of them in
+            outcomes.append(lock.acquire(blocking=False))
+
+    threads = [threading.Thread(target=come, args=(party,)) for party in crowd]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == len(crowd)
+    assert len([lease for lease in outcomes if lease]) == 1
+    for party in crowd:
+        party.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["'; DROP TABLE holdfast_leases; --", '"\\?$1%s{}`', "ü\U0010ffff", "long" * 128]
+)
+def test_names_are_values_and_never_sql(database: Database, invite: Invite, name: str) -> None:
+    ann = invite(database.url)
+    lease = ann.takes(name)
+    [found] = database.query("SELECT name, holder FROM holdfast_leases")
+    assert found == (f"holdfast:{name}".encode(), lease.holder.encode())
+    assert [info.name for info in ann(ann.client.leases, name)] == [name]
+    ann(lease.release)
+
+
+def test_deleting_idle_rows_does_not_set_fences_back(database: Database, invite: Invite) -> None:
+    ann = invite(database.url)
+    fences = []
+    for _ in range(3):
+        lease = ann.takes()
+        fences.append(lease.fence)
+        ann(lease.release)
+        database.query("DELETE FROM holdfast_leases WHERE holder IS NULL")
+    assert sorted(set(fences)) == fences

@@ -59,8 +59,8 @@ class Connection(Protocol):
         the dialect."""
         ...
 
-    def is_usable(self) -> bool:
-        """Whether the server has not closed it, as far as is known without asking."""
+    def is_usable(self, until: float) -> bool:
+        """Whether the server has not closed it, as far as is found out by that instant."""
         ...
 
     def run(self, statements: Sequence[Statement], until: float) -> list[list[Row]]:

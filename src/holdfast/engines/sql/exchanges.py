@@ -211,7 +211,7 @@ class Exchanges:
             raise RefusedError(CLOSED)
         if self._free:
             free = self._free.pop()
-            if free.is_usable():
+            if free.is_usable(until):
                 return free
             self._drop_with_free(free)
         opening = max(until, self._clock() + CONNECTING)

@@ -49,6 +49,17 @@ def test_one_broken_connection_drops_all_that_are_free(
     assert ann.tries(), "each of them cost a failure"
 
 
+def test_a_ping_is_not_waited_for_longer_than_its_request(mariadb: MariaDbServer) -> None:
+    address = {"host": "127.0.0.1", "port": mariadb.port, "user": USER}
+    opened = connection.open_connection(address | {"ssl_disabled": True}, 10.0)
+    now = 0.0
+    idle = connection.MySqlConnection(opened, lambda: now)
+    now = 100.0
+    assert idle.is_usable(now + 0.2)
+    assert opened._read_timeout <= 0.2 + connection.STEP
+    idle.close()
+
+
 def test_a_connection_that_is_killed_while_somebody_waits_for_a_row(
     mariadb: MariaDbServer, invite: Invite
 ) -> None:

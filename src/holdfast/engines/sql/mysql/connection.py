@@ -34,7 +34,7 @@ CLIENT_ERRORS = 2000
 """From this number on, an error is not the server's, but PyMySQL's."""
 
 IDLE = 1.0
-"""A connection that was idle for longer is pinged before it is used."""
+"""A connection that was idle for longer is pinged before it is used, for so long at the most."""
 
 FLAGS = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
 """UPDATE counts the rows that it finds, and a transaction is sent at once."""
@@ -143,14 +143,14 @@ class MySqlConnection:
         finally:
             self.run_text(UNLOCK_TABLES, until)
 
-    def is_usable(self) -> bool:
+    def is_usable(self, until: float) -> bool:
         """Whether the server has not closed it."""
         if self._connection is None or not self._connection.open:
             return False
         if self._clock() < self._used_at + IDLE:
             return True
         try:
-            self._end_at(self._clock() + IDLE)
+            self._end_at(min(until, self._clock() + IDLE))
             self._connection.ping(reconnect=False)
         except (pymysql.MySQLError, OSError):
             return False

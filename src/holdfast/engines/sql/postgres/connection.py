@@ -138,7 +138,7 @@ class PostgresConnection:
             )
         self.run_text(statements.create, until)
 
-    def is_usable(self) -> bool:
+    def is_usable(self, until: float) -> bool:
         """Whether the server has not closed it."""
         try:
             self._connection.consume_input()

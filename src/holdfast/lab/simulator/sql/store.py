@@ -49,7 +49,7 @@ class ServerConnection:
         """Whether something that was sent has not been answered."""
         return self._answer is not None
 
-    def is_usable(self) -> bool:
+    def is_usable(self, until: float) -> bool:
         return not self._is_broken
 
     def login(self, until: float, resume: Resume) -> None:

@@ -210,13 +210,14 @@ def test_without_standard_streams(holdfast: Holdfast, end: str, code: int) -> No
 
 
 def test_several_names(holdfast: Holdfast) -> None:
-    show = 'echo "$HOLDFAST_NAME|$HOLDFAST_FENCE|$HOLDFAST_FENCES"'
+    show = 'echo "$HOLDFAST_NAME|$HOLDFAST_HOLDER|$HOLDFAST_FENCE|$HOLDFAST_FENCES"'
     with library.Client(holdfast.url) as client:
-        with client.lock("b"):
-            busy = holdfast.run("run", "-n", "b", "--also", "a", "true")
+        with client.lock("b"), client.lock("c"):
+            busy = holdfast.run("run", "-n", "c", "--also", "a", "--also", "b", "true")
         process = holdfast.start("run", "b", "--also", "a", "--also", "c", "-c", f"{show}; cat")
-        name, fence, fences = line_of(process.stdout).split("|")
+        name, holder, fence, fences = line_of(process.stdout).split("|")
         leases = {info.name: info.fence for info in client.leases()}
+        assert [info.name for info in client.leases() if info.holder == holder] == ["b"]
         assert (busy.returncode, "'b' is still held" in busy.stderr) == (75, True)
         assert (name, fence, json.loads(fences)) == ("b", str(leases["b"]), leases)
         assert sorted(leases) == ["a", "b", "c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,6 +34,22 @@ def test_a_terminal_shows_whom_it_waits_for(holdfast: Holdfast) -> None:
             assert screen.expect_exit() == 0
 
 
+def test_of_several_locks_it_shows_the_one_that_it_waits_for(holdfast: Holdfast) -> None:
+    """It holds `a` itself by then, and would acquire `c` after `b`."""
+    environment = {"HOLDFAST_URL": holdfast.url}
+    several = ["--label", "mine", "c", "--also", "a", "--also", "b", "--also", "d"]
+    with library.Client(holdfast.url, label="blue") as client, client.lock("d"):
+        lease = client.lock("b").acquire()
+        assert lease
+        with console([*CLI, "run", *several, "--", "true"], environment) as screen:
+            shown = screen.expect("s left")
+            assert "waiting for b: held by" in shown
+            assert "(blue) on" in shown
+            lease.release()
+            shown = screen.expect("waiting for d: held by")
+            assert "mine" not in shown
+
+
 def test_a_pipe_is_not_told(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client, client.lock("nightly"):
         done = holdfast.run("run", "-w", "1.5", "nightly", "--", "true")
@@ -59,11 +76,25 @@ def test_ls_on_a_terminal_names_the_engine(holdfast: Holdfast) -> None:
         assert lease
 
 
-def test_a_run_inside_of_one_that_has_its_lock(holdfast: Holdfast) -> None:
-    inner = f"{sys.executable} -m holdfast.cli run -w 0.1 job -- true"
-    done = holdfast.run("run", "job", "-c", inner)
-    assert done.returncode == 75
-    assert "held by the holdfast run that this one runs inside of" in done.stderr
+@pytest.mark.parametrize(
+    ("outer", "inner", "waits"),
+    [
+        (["job"], ["job"], True),
+        (["job", "--also", "other"], ["job"], True),
+        (["job", "--also", "other"], ["other"], True),
+        (["job"], ["other", "--also", "job"], True),
+        (["--shared", "job"], ["job"], True),
+        (["--shared", "job"], ["--shared", "job"], False),
+        (["--slots", "2", "job"], ["--slots", "2", "job"], False),
+    ],
+)
+def test_a_run_inside_of_one_that_has_its_lock(
+    holdfast: Holdfast, outer: list[str], inner: list[str], waits: bool
+) -> None:
+    script = shlex.join([*CLI, "run", "-w", "0.1", *inner, "--", "true"])
+    done = holdfast.run("run", *outer, "-c", script)
+    assert done.returncode == (75 if waits else 0)
+    assert ("held by the holdfast run that this one runs inside of" in done.stderr) == waits
 
 
 PATIENT = """
@@ -76,7 +107,7 @@ main()
 
 
 def test_a_signal_ends_the_look_for_a_run_around_it(holdfast: Holdfast) -> None:
-    inside = {**os.environ, "HOLDFAST_NAME": "job", "HOLDFAST_HOLDER": "the run around it"}
+    inside = {**os.environ, "HOLDFAST_HOLDER": f"web-3/7/holdfast/{32 * '0'}"}
     with RedisServer() as server:
         server.freeze()
         run = [sys.executable, "-c", PATIENT, "run", "-v", "--url", server.url, "job", "true"]

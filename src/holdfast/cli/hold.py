@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -104,12 +104,12 @@ class _Run:
     def with_client(self, client: holdfast.Client) -> int:
         acquire, rule = self._prepare(client)
         self.output.detail(f"waiting for {self._shown} on {client.url}")
-        with WaitingLine(client, self.request.name, quiet=self.output.quiet):
+        with WaitingLine(client, self.request.names, quiet=self.output.quiet):
             lease = self._acquire(partial(self._ask, client, acquire))
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
-        fence = self._fences(lease)[self.request.name]
+        fence = self._leases(lease)[self.request.name].fence
         self.output.detail(f"acquired {self._shown}: fence {fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
@@ -122,8 +122,10 @@ class _Run:
     def _shown(self) -> str:
         return ", ".join(map(repr, self.request.names))
 
-    def _fences(self, lease: Held) -> dict[str, int]:
-        return {lease.name: lease.fence} if isinstance(lease, holdfast.Lease) else lease.fences
+    def _leases(self, held: Held) -> dict[str, holdfast.Lease]:
+        """The lease on each name."""
+        several = [held] if isinstance(held, holdfast.Lease) else held._leases  # noqa: SLF001
+        return {lease.name: lease for lease in several}
 
     def _prepare(self, client: holdfast.Client) -> tuple[Callable[[], Held | None], LossRule]:
         """How to acquire, and what to do after a loss."""
@@ -160,12 +162,11 @@ class _Run:
         return LossRule(self.request.on_lost, kill_after, self.request.max_hold or inf)
 
     def _ask(self, client: holdfast.Client, acquire: Callable[[], Held | None]) -> Held | None:
-        for name in self.request.names if self.request.timeout != 0 else ():
-            if waits_for_its_parent(client, name):
-                self.output.note(
-                    f"{name!r} is held by the holdfast run that this one runs inside of:"
-                    " it will not be released before this one ends"
-                )
+        if self.request.timeout != 0 and (name := held_by_its_parent(client, self.request)):
+            self.output.note(
+                f"{name!r} is held by the holdfast run that this one runs inside of:"
+                " it will not be released before this one ends"
+            )
         return acquire()
 
     def _acquire(self, acquire: Callable[[], Held | None]) -> Held | None:
@@ -194,7 +195,7 @@ class _Run:
             self.signals.wait(inf)
 
     def _run_command(self, lease: Held, rule: LossRule) -> int:
-        fence = self._fences(lease)[self.request.name]
+        fence = self._leases(lease)[self.request.name].fence
         supervisor = Supervisor(
             self.child,
             lease,
@@ -215,12 +216,13 @@ class _Run:
             self.terminal.take_back(self.child.pid)
 
     def _environment(self, lease: Held) -> dict[str, str]:
-        fences = self._fences(lease)
+        leases = self._leases(lease)
+        named = leases[self.request.name]
         return {
-            "HOLDFAST_NAME": self.request.name,
-            "HOLDFAST_HOLDER": getattr(lease, "holder", ""),
-            "HOLDFAST_FENCE": str(fences[self.request.name]),
-            "HOLDFAST_FENCES": json.dumps(fences),
+            "HOLDFAST_NAME": named.name,
+            "HOLDFAST_HOLDER": named.holder,
+            "HOLDFAST_FENCE": str(named.fence),
+            "HOLDFAST_FENCES": json.dumps({name: each.fence for name, each in leases.items()}),
         }
 
     def _keep(self, lease: Held, release_at: float) -> None:
@@ -247,12 +249,9 @@ class _Run:
 
     def _explain_conflict(self, client: holdfast.Client) -> None:
         name, by = self.request.name, ""
-        try:
-            for info in filter(None, map(client.inspect, self.request.names)):
+        with suppress(holdfast.EngineUnavailable):
+            if info := held_by_another(client, self.request.names):
                 name, by = info.name, f" by {describe_holders(info)}"
-                break
-        except holdfast.EngineUnavailable:
-            pass
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
         self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")
 
@@ -267,8 +266,8 @@ class WaitingLine:
     """On a terminal: one line, which is written anew every second and removed in the end. A thread
     of its own looks, since the engine may take its time to answer."""
 
-    def __init__(self, client: holdfast.Client, name: str, *, quiet: bool) -> None:
-        self._client, self._name = client, name
+    def __init__(self, client: holdfast.Client, names: Iterable[str], *, quiet: bool) -> None:
+        self._client, self._names = client, sorted(names)
         self._shown = not quiet and sys.stderr.isatty()
         self._over = threading.Event()
         self._mutex = threading.Lock()
@@ -296,15 +295,15 @@ class WaitingLine:
                     _write(CLEAR + text[: width - 1])
 
     def _text(self) -> str:
-        waiting = f"waiting for {printable(self._name)}"
+        waiting = f"waiting for {printable(', '.join(self._names))}"
         try:
-            info = self._client.inspect(self._name)
+            info = held_by_another(self._client, self._names)
         except holdfast.LockError:
             return f"{waiting}: the engine is unreachable"
         if info is None:
             return waiting
         left = f"{info.remaining:.0f} s left" if info.remaining < inf else "without an end"
-        return f"{waiting}: held by {describe_holders(info)}, {left}"
+        return f"waiting for {printable(info.name)}: held by {describe_holders(info)}, {left}"
 
 
 def _write(text: str) -> None:
@@ -313,13 +312,25 @@ def _write(text: str) -> None:
             os.write(2, text.encode(errors="replace"))
 
 
-def waits_for_its_parent(client: holdfast.Client, name: str) -> bool:
-    """Whether this runs inside a `holdfast run` that holds the lock which it is to wait for."""
-    if os.environ.get("HOLDFAST_NAME") != name:
-        return False
-    try:
-        info = client.inspect(name)
-    except holdfast.LockError:
-        return False
-    holder = os.environ.get("HOLDFAST_HOLDER")
-    return info is not None and any(member.holder == holder for member in info.members)
+def held_by_another(client: holdfast.Client, names: Iterable[str]) -> holdfast.LeaseInfo | None:
+    """The lock that is waited for: several are acquired in the order of their names, so it is the
+    first that another process holds."""
+    for info in filter(None, map(client.inspect, sorted(names))):
+        label = info.label
+        if label is None or (label.host, label.pid) != (os.uname().nodename, os.getpid()):
+            return info
+    return None
+
+
+def held_by_its_parent(client: holdfast.Client, request: Request) -> str:
+    """The name of a lock that is held by the `holdfast run` that this one runs inside of, so that
+    this one would wait forever; empty if there is none."""
+    parent = holdfast.Label.of(os.environ.get("HOLDFAST_HOLDER", ""))
+    shares = 0 if request.shared else request.slots
+    if parent is not None:
+        with suppress(holdfast.LockError):
+            for info in filter(None, map(client.inspect, request.names)):
+                may_share = info.shares == shares != 1
+                if not may_share and any(each.label == parent for each in info.members):
+                    return info.name
+    return ""

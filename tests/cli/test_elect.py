@@ -131,6 +131,26 @@ def test_a_candidate_that_waits_ends_by_the_signal(holdfast: Holdfast) -> None:
         assert (code, out) == (-signal.SIGTERM, "")
 
 
+def test_a_terminal_that_is_closed_ends_the_election(holdfast: Holdfast) -> None:
+    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exec sleep 600")
+    _, pid = facts(process)
+    process.send_signal(signal.SIGHUP)
+    assert finish(process)[0] == -signal.SIGHUP
+    assert gone(pid)
+
+
+def test_a_command_that_reloads_at_a_hang_up_does_not_end_the_election(holdfast: Holdfast) -> None:
+    script = f"trap 'echo reloaded; exit 3' HUP; {SHOW}; while :; do sleep 0.01; done"
+    process = holdfast.start("elect", "boss", "-c", script)
+    term, _ = facts(process)
+    process.send_signal(signal.SIGHUP)
+    assert line_of(process.stdout) == "reloaded"
+    later, _ = facts(process)
+    assert later > term
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+
+
 def test_the_command_dies_with_holdfast(holdfast: Holdfast) -> None:
     process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exec sleep 600")
     _, pid = facts(process)

@@ -1562,9 +1562,16 @@ PLANTED = [
     Mutant(
         "cli: elect campaigns again after TERM",
         "cli/elect.py",
-        "ended = ended or signum in _FINAL",
-        "ended = False",
+        "ended = sent & _FINAL or -code in sent",
+        "ended = -code in sent",
         ELECT,
+    ),
+    Mutant(
+        "cli: elect campaigns again when its terminal was closed",
+        "cli/elect.py",
+        "ended = sent & _FINAL or -code in sent",
+        "ended = sent & _FINAL",
+        "tests/cli/test_elect.py -k closed_ends",
     ),
     Mutant(
         "cli: a window that changes its size ends an election",

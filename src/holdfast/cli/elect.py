@@ -35,18 +35,19 @@ PAUSE = 1.0
 keep the engine busy."""
 
 _FINAL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
-"""They end the election together with the command. Others may end a command, and its term."""
+"""They end the election as soon as the command has ended, even if the command handles them."""
 
 _STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
 
 _EXIT_CODES = """\b
-It runs until it gets INT, TERM or QUIT, which it passes on to the command,
-and then ends with it. Otherwise it ends only if it cannot continue:
+It runs until it gets INT, TERM or QUIT, or another signal that ends the
+command, such as HUP when the terminal is closed: it passes them on to the
+command, and then ends with it. Otherwise it ends only if it cannot continue:
   64   usage: an invalid option, name, URL, address or time
   69   the engine is unreachable, or the HTTP server has ended
   126  the command cannot be executed
   127  the command was not found
-If INT, TERM or QUIT ended it, holdfast ends by the same signal.
+If a signal ended it, holdfast ends by the same signal.
 
 \b
 The command finds in its environment:
@@ -136,7 +137,7 @@ class _Parent:
             return code
 
         term = self.fork(run)
-        ended, lost_server = False, False
+        sent, lost_server = set[int](), False
         while (code := _end_of(term)) is None:
             signum = signal.sigwait(self.heeded | {signal.SIGCHLD})
             if signum == signal.SIGCHLD:
@@ -144,11 +145,12 @@ class _Parent:
                     continue
                 self.output.error("the HTTP server has ended; stopping")
                 lost_server, signum = True, signal.SIGTERM
-            ended = ended or signum in _FINAL
+            sent.add(signum)
             os.kill(term, signum)
         os.waitpid(term, 0)
         if lost_server:
             return exits.UNAVAILABLE, False
+        ended = sent & _FINAL or -code in sent
         return code, not ended and not stuck[0]
 
     def fork(self, work: Callable[[], int]) -> int:

@@ -151,19 +151,22 @@ def test_a_short_token(client: holdfast.Client, token: str, once: bool) -> None:
 
 
 def test_mounted_below_a_path(client: holdfast.Client) -> None:
-    """The application around it lets users in; the cookie is for that path alone."""
-    page = app(client, token=None)
+    """The application around it lets users in: they need no cookie, of any worker."""
+    page = app(client, token=None, allow_break=True)
     with (
         serving(page, Starlette(routes=[Mount("/ops/locks", page)])) as port,
         client.lock("report"),
     ):
         visitor = Visitor(port, "/ops/locks/")
-        response = visitor.sign_in("")
-        assert "Path=/ops/locks/;" in response.headers["Set-Cookie"]
-        assert visitor.status("GET", "") == 200
-        assert visitor.status("GET", "page.js") == 200
         assert visitor.find("report")["kind"] == "lock"
+        with visitor.send("GET", "") as response:
+            assert (response.status, response.headers["Set-Cookie"]) == (200, None)
+        assert visitor.status("GET", "page.js") == 200
         assert visitor.status("POST", "examine", Origin="http://evil.example") == 403
+        path = f"locks/{visitor.find('report')['id']}/break"
+        assert visitor.status("POST", path, Origin="http://evil.example") == 403
+        asked = {"name": "report", "fence": "7", "holder": "", "reason": "it hangs"}
+        assert visitor.status("POST", path, asked) == 409  # not its fence
 
 
 def test_mounted_beside_django(client: holdfast.Client) -> None:
@@ -187,7 +190,9 @@ def test_mounted_beside_django(client: holdfast.Client) -> None:
         visitor = Visitor(port, "/locks/")
         assert visitor.status("GET", "events") == 401
         with visitor.send("POST", "login", f"token={TOKEN}".encode()) as response:
-            visitor.cookie = (response.headers["Set-Cookie"] or "").partition(";")[0]
+            cookie = response.headers["Set-Cookie"] or ""
+        assert "Path=/locks/;" in cookie
+        visitor.cookie = cookie.partition(";")[0]
         assert visitor.find("report")["kind"] == "lock"
         with Visitor(port).send("GET", "orders/") as response:
             assert response.read() == b"of Django"

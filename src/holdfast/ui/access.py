@@ -48,8 +48,8 @@ class Access:
 
     Args:
 
-    - `token`: what to sign in with. None: every user that the surrounding application lets
-      through is signed in.
+    - `token`: what to sign in with. None: there are no sessions, and every user may see the page
+      whom the surrounding application lets through.
     - `once`: whether the token is good for one use, in a link. Otherwise there is a form for it.
     - `hosts`: the names that the server may be called by. None: any.
     """
@@ -87,7 +87,9 @@ class Access:
         return guarded
 
     def session(self, request: Request) -> str | None:
-        """The id of the session that the request belongs to."""
+        """The id of the session that the request belongs to; empty if none is needed."""
+        if self._token is None:
+            return ""
         session, _, signature = request.cookies.get(self._cookie, "").partition(".")
         if not hmac.compare_digest(signature.encode(), self._sign(f"session {session}").encode()):
             return None
@@ -96,9 +98,7 @@ class Access:
 
     def exchange(self, token: str) -> bool:
         """Whether this is the token. One that is good for one use is used now."""
-        expected = self._token
-        if expected is None:
-            return True
+        expected = self._token or ""
         if not hmac.compare_digest(token.encode(errors="replace"), expected.encode()):
             return False
         if not self.by_form:

@@ -150,11 +150,9 @@ class _Pages:
         """Break it, if its name was typed and a reason was given."""
         if self._audit is None:
             return PlainTextResponse("Refused: this page may only look (--allow-break).", 403)
-        asked = _texts(await _body(request), "name", "fence", "holder", "reason")
+        asked = _texts(await _body(request), "name", "holder", "reason")
         if asked is None:
             return PlainTextResponse("Not understood: a JSON object of texts is needed.", 400)
-        if not asked["holder"] and not asked["fence"]:
-            return PlainTextResponse("Not broken: name the holder, or the fence.", 400)
         name = self._feed.name(request.path_params["id"])
         if name is None or asked["name"] != printable(name):
             return PlainTextResponse("Not broken: that is not the name of the lock.", 409)
@@ -168,13 +166,11 @@ class _Pages:
             "user": printable(str(getattr(request.scope.get("user"), "display_name", ""))),
         }
         try:
-            # A holder that is meant by its id still has it with the fence that was shown.
             broken, outcome = await asyncio.to_thread(
                 break_held,
                 self._feed.client,
                 name,
-                fence="" if asked["holder"] else asked["fence"],
-                holders=[asked["holder"]] if asked["holder"] else [],
+                holders=[asked["holder"]],
                 audit=self._audit,
                 who=who,
                 reason=reason,

@@ -296,7 +296,7 @@ let breaking = null;
 function askToBreak(who) {
   const lock = locks.get(open);
   if (!lock) return;
-  breaking = {id: lock.id, name: lock.name, fence: lock.fence, holder: who.id};
+  breaking = {id: lock.id, name: lock.name, holder: who.id};
   put($("breaking-what"), `${lock.name}, held by ${holder(who)}, fence ${lock.fence}, for ${age(who)}.`);
   $("typed").value = $("reason").value = "";
   put($("breaking-answer"), "");

@@ -6,11 +6,13 @@ import json
 import os
 import socket
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
 
 import holdfast as library
+from holdfast.cli.output import duration
 from holdfast.lab.servers.redis import RedisServer
 
 from .console import console
@@ -200,7 +202,7 @@ def test_several_holders(holdfast: Holdfast) -> None:
             ["break", "--yes", "exports", "--holder", "me"],
         )  # fmt: skip
         assert [line.split()[0] for line in ls[1].splitlines()] == ["NAME", "exports", "exports"]
-        assert "shared   2 of 3 slots" in show[1]
+        assert "kind     semaphore 2/3" in show[1]
         assert first.holder in show[1]
         assert second.holder in show[1]
         shown = json.loads(show_json[1])
@@ -230,7 +232,15 @@ def test_a_foreign_lock_without_an_end(holdfast: Holdfast) -> None:
         assert shown["remaining"] is shown["members"][0]["remaining"] is None
         assert "left     no end\n" in show[1]
         with console([*CLI, "break", "job"], {"HOLDFAST_URL": server.url}) as screen:
-            assert ", without an end." in screen.expect("Break it?")
+            assert "Left: no end." in screen.expect("Break it?")
             screen.type("y\n")
             assert screen.expect_exit() == 0
         assert client.inspect("job") is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (7200, "2 h"), (9e5, "10 d"), (inf, "no end")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from textual.widgets import Input
 from holdfast import Client, LockLost
 from holdfast.cli.watch import app
 from holdfast.cli.watch.app import View
-from holdfast.cli.watch.looks import Row, duration
+from holdfast.cli.watch.looks import Row
 from holdfast.cli.watch.table import LockTable
 from holdfast.lab.servers.redis import RedisServer
 
@@ -413,14 +412,6 @@ def test_a_narrow_terminal() -> None:
                     await screen.until(lambda: "FENCE" not in screen.text)
 
     play(scene)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (7200, "2 h"), (9e5, "10 d"), (inf, "no end")],
-)
-def test_durations(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
 
 
 def test_in_a_real_terminal(holdfast: Holdfast) -> None:

@@ -27,7 +27,8 @@ from holdfast.cli.options import (
     open_client,
     url_option,
 )
-from holdfast.cli.output import printable
+from holdfast.cli.output import duration, printable, time_left
+from holdfast.monitor import kind_of
 
 
 @click.command("ls")
@@ -147,8 +148,8 @@ def _confirmed(info: holdfast.LeaseInfo, holder: str) -> bool:
     chosen = any(member.holder == holder for member in info.members)
     held_by = describe_holder(holder) if chosen else describe_holders(info)
     held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
-    left = f"for {_duration(info.remaining)} more" if info.remaining < inf else "without an end"
-    click.echo(f"{held}, {left}.\nBreaking it does not stop the holder. {LIMITS}", err=True)
+    left = time_left(info.remaining)
+    click.echo(f"{held}. Left: {left}.\nBreaking it does not stop the holder. {LIMITS}", err=True)
     try:
         return click.confirm("Break it?", err=True)
     except OSError:  # the terminal was lent to another group of processes, or has gone
@@ -170,15 +171,12 @@ def _print_table(leases: Iterable[holdfast.LeaseInfo]) -> None:
 def _print_facts(info: holdfast.LeaseInfo) -> None:
     facts = [("name", printable(info.name))]
     if info.shares != 1:
-        of = f"{len(info.members)} of {info.shares} slots" if info.shares else "for reading"
-        facts.append(("shared", of))
+        facts.append(("kind", kind_of(info)))
     for member in info.members:
         facts += [("held by", describe_holder(member.holder)), ("holder", printable(member.holder))]
         if member.label and member.label.asked_at:
             facts.append(("asked", _asked(member.label.asked_at)))
-        facts += [("fence", str(info.fence))]
-        renewed = ", unless it is renewed" if member.remaining < inf else ""
-        facts += [("left", f"{_duration(member.remaining)}{renewed}")]
+        facts += [("fence", str(info.fence)), ("left", time_left(member.remaining))]
     facts.append(("waiters", _waiters(info)))
     for fact, value in facts:
         click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
@@ -188,7 +186,7 @@ def _row(info: holdfast.LeaseInfo, member: holdfast.Member) -> tuple[str, str, s
     return (
         printable(info.name),
         str(info.fence),
-        _duration(member.remaining),
+        duration(member.remaining),
         _waiters(info),
         describe_holder(member.holder),
     )
@@ -200,17 +198,7 @@ def _waiters(info: holdfast.LeaseInfo) -> str:
 
 def _asked(at: float) -> str:
     when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"at {when} UTC by its own clock, {_duration(max(0.0, time.time() - at))} ago"
-
-
-def _duration(seconds: float) -> str:
-    if seconds == inf:  # another program took it, without an expiry
-        return "no end"
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+    return f"at {when} UTC by its own clock, {duration(max(0.0, time.time() - at))} ago"
 
 
 def _as_dict(info: holdfast.LeaseInfo) -> dict[str, object]:

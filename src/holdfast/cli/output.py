@@ -1,16 +1,17 @@
-"""Messages for people: on stderr, one line each, which begins with `holdfast: `."""
+"""Messages for people: on stderr, one line each, which begins with `holdfast: `; and times."""
 
 from __future__ import annotations
 
 import logging
 import select
 from contextlib import suppress
+from math import inf
 
 import click
 
 from holdfast.options import printable
 
-__all__ = ["Output", "printable", "show_log", "stderr_is_ready"]
+__all__ = ["Output", "duration", "printable", "show_log", "stderr_is_ready", "time_left"]
 
 
 class Output:
@@ -70,3 +71,21 @@ def show_log(output: Output) -> None:
 
     logging.getLogger("holdfast").addHandler(LogToPeople())
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what it has to say is said here
+
+
+def duration(seconds: float) -> str:
+    """A time in at most six characters."""
+    if seconds == inf:  # of a lease: another program took it, without an expiry
+        return "no end"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    if minutes < 100:
+        return f"{minutes:.0f} min"
+    hours = minutes / 60
+    return f"{hours:.0f} h" if hours < 100 else f"{hours / 24:.0f} d"
+
+
+def time_left(seconds: float) -> str:
+    """What is left of a lease."""
+    return duration(seconds) + (", unless it is renewed" if seconds < inf else "")

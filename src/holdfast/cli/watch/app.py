@@ -16,8 +16,8 @@ from textual.widgets import Footer, Input, Static
 from holdfast import Client, LockError, NodeInfo
 from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.options import describe_holder
-from holdfast.cli.output import printable
-from holdfast.cli.watch.looks import Look, Looks, Row, duration
+from holdfast.cli.output import duration, printable
+from holdfast.cli.watch.looks import Look, Looks, Row
 from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text, nodes_text
 from holdfast.cli.watch.table import LockTable
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
 from holdfast import Client, LeaseInfo, Member
-from holdfast.cli.output import printable
+from holdfast.cli.output import duration, printable
 from holdfast.monitor import Change, Monitor, Seen, Watched, kind_of
 
 WAITS = 8
@@ -53,11 +52,6 @@ class Row:
     def left(self, now: float) -> float:
         """Seconds until the lease ends, if it was not renewed since the look."""
         return max(0.0, self.member.remaining - (now - self.seen_at))
-
-    def left_in_words(self, now: float) -> str:
-        """The same, for people."""
-        left = self.left(now)
-        return duration(left) + (", unless it is renewed" if left < inf else "")
 
     def age(self, now: float) -> str:
         """For how long this holder has been seen, for people."""
@@ -112,16 +106,3 @@ def _short(member: Member) -> str:
         return printable(member.holder)
     text = f" ({label.text})" if label.text else ""
     return printable(f"{label.host}/{label.pid} {label.program}{text}")
-
-
-def duration(seconds: float) -> str:
-    """A time in at most six characters."""
-    if seconds == inf:
-        return "no end"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    if minutes < 100:
-        return f"{minutes:.0f} min"
-    hours = minutes / 60
-    return f"{hours:.0f} h" if hours < 100 else f"{hours / 24:.0f} d"

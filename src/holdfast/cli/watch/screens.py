@@ -17,8 +17,8 @@ from textual.widgets import Footer, Input, Static
 from holdfast import Finding, NodeInfo
 from holdfast.breaking import LIMITS, LONGEST_REASON
 from holdfast.cli.options import describe_holder
-from holdfast.cli.output import printable
-from holdfast.cli.watch.looks import Look, Row, duration
+from holdfast.cli.output import duration, printable, time_left
+from holdfast.cli.watch.looks import Look, Row
 
 _COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _FACT, _WARNING = "cyan", "bold yellow"
@@ -92,7 +92,7 @@ class BreakDialog(ModalScreen[str]):
             ("Break ", "bold"), (row.name, "bold cyan"), ("?\n\n", "bold"),
             ("held by  ", _FACT), f"{describe_holder(row.member.holder)}\n",
             ("fence    ", _FACT), f"{row.info.fence}\n",
-            ("left     ", _FACT), f"{row.left_in_words(time.time())}\n\n",
+            ("left     ", _FACT), f"{time_left(row.left(time.time()))}\n\n",
             ("Breaking it does not stop the holder.", _WARNING),
             f" {LIMITS} If you can reach its host, stop the holder instead.\n",
         )  # fmt: skip
@@ -184,7 +184,7 @@ def _facts(row: Row, look: Look) -> Text:
         _add(text, "held by", describe_holder(each.member.holder))
         _add(text, "holder", printable(each.member.holder))
         _add(text, "for", duration(each.seen.lasts(now)) + _BEFORE[each.seen.mark])
-        _add(text, "left", each.left_in_words(now))
+        _add(text, "left", time_left(each.left(now)))
     text.append("\nhistory, as far as it was seen\n", style="bold")
     for change in reversed(look.history):
         at = time.strftime("%H:%M:%S", time.localtime(change.at))

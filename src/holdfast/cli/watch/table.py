@@ -19,7 +19,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from holdfast.cli.watch.looks import WAITS, Row, duration
+from holdfast.cli.output import duration
+from holdfast.cli.watch.looks import WAITS, Row
 
 BAR = 8
 NARROW = 100

@@ -59,6 +59,11 @@ function make(tag, text = "", kind = "") {
   return node;
 }
 
+function fit(list, count, makeItem) {
+  while (list.children.length > count) list.lastChild.remove();
+  while (list.children.length < count) list.append(makeItem());
+}
+
 function makeSpark() {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   for (const [name, value] of [["class", "spark"], ["viewBox", "0 0 119 20"], ["preserveAspectRatio", "none"], ["role", "img"]])
@@ -124,8 +129,7 @@ function paint() {
   const most = Math.ceil(view.clientHeight / ROW) + 2 * EXTRA;
   const start = Math.max(0, Math.min(Math.floor(view.scrollTop / ROW) - EXTRA, order.length - most));
   const shown = order.slice(start, start + most);
-  while (body.rows.length > shown.length) body.lastChild.remove();
-  while (body.rows.length < shown.length) body.append(makeRow());
+  fit(body, shown.length, makeRow);
   shown.forEach((lock, i) => showRow(body.rows[i], lock, start + i));
   above.style.height = `${start * ROW}px`;
   below.style.height = `${(order.length - start - shown.length) * ROW}px`;
@@ -145,13 +149,12 @@ function showHot() {
   const hot = [...locks.values()].filter((lock) => lock.spark.length).sort((a, b) => heat(b) - heat(a)).slice(0, 5);
   const list = $("hot").querySelector("ul");
   $("hot").hidden = !hot.length;
-  while (list.children.length > hot.length) list.lastChild.remove();
-  while (list.children.length < hot.length) {
+  fit(list, hot.length, () => {
     const item = make("li"), link = make("a");
     link.append(make("span", "", "name"), makeSpark(), make("span", "", "quiet"));
     item.append(link);
-    list.append(item);
-  }
+    return item;
+  });
   hot.forEach((lock, i) => {
     const link = list.children[i].firstChild;
     set(link, "href", `#${lock.id}`);
@@ -192,12 +195,11 @@ function showNodes() {
   section.hidden = !servers.nodes.length && !servers.error;
   put($("margin"), text);
   $("margin").className = kind;
-  while (list.children.length > servers.nodes.length) list.lastChild.remove();
-  while (list.children.length < servers.nodes.length) {
+  fit(list, servers.nodes.length, () => {
     const item = make("li");
     item.append(make("span", "", "name"), make("span", "", "quiet"));
-    list.append(item);
-  }
+    return item;
+  });
   servers.nodes.forEach((node, i) => {
     const item = list.children[i];
     item.className = `state ${node.error ? "bad" : node.votes ? "live" : "late"}`;

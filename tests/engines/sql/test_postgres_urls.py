@@ -49,7 +49,7 @@ def test_a_nul_in_an_argument_cuts_nothing_off() -> None:
         parameters_of({"host": "db.invalid", "password": "secret\0", "sslmode": "require"})
 
 
-def hosts_of(**arguments: str) -> list[tuple[str | None, ...]]:
+def hosts_of(**arguments: str) -> list[tuple[object, ...]]:
     """Which hosts, addresses and ports are tried, in order."""
     found = [conninfo_to_dict(each) for each in addresses_of(parameters_of(arguments))]
     return [tuple(each.get(name) for name in ("host", "hostaddr", "port")) for each in found]

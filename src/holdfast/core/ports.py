@@ -17,10 +17,6 @@ Notify: TypeAlias = Callable[[str], None]
 Lose: TypeAlias = Callable[[Collection[str]], None]
 
 
-def _lose_nothing(holders: Collection[str]) -> None:
-    """For a store without leases."""
-
-
 class StoreHost(NamedTuple):
     """What a driver gives to a store. All of it may be called from any thread."""
 
@@ -32,7 +28,7 @@ class StoreHost(NamedTuple):
     call it while it has a lock of its own."""
     emit: Callable[[Event], None]
     """Report an event."""
-    lose: Lose = _lose_nothing
+    lose: Lose = lambda holders: None
     """The leases of these holders have ended before their time."""
 
 
@@ -140,16 +136,6 @@ def node_timeout(ttl: float) -> float:
     return min(ttl / 3, NODE_TIMEOUT)
 
 
-def find_nothing(ttl: float) -> Iterable[Finding]:
-    """For an engine without servers."""
-    return ()
-
-
-def no_nodes() -> Sequence[NodeInfo]:
-    """For an engine without servers."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine as a URL describes it. Nothing is connected until it is asked something."""
@@ -174,10 +160,10 @@ class Engine:
     store has no such transactions."""
     ddl: str = ""
     """The DDL of its tables; empty if it has none."""
-    examine: Callable[[float], Iterable[Finding]] = find_nothing
+    examine: Callable[[float], Iterable[Finding]] = lambda ttl: ()
     """What is to be said of its servers, for locks of that ttl. It blocks, on connections of its
     own."""
-    nodes: Callable[[], Sequence[NodeInfo]] = no_nodes
+    nodes: Callable[[], Sequence[NodeInfo]] = tuple
     """Its servers, as they are now. It blocks, on connections of its own, for no longer than the
     slowest server takes to answer, or to be given up."""
 

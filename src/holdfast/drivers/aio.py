@@ -363,10 +363,8 @@ class AsyncDriver(Driver):
         from outside: then it is started again, but not at once, since an event loop that is being
         shut down must not get a new task."""
         self._loops.pop(loop, None)
-        if not task.cancelled():
-            self._restart_loop(loop)
-        elif self._loop is not None and not self._loop.is_closed():
-            self._loop.call_later(RESTART_PAUSE, self._restart_loop, loop)
+        pause = RESTART_PAUSE if task.cancelled() else 0.0
+        task.get_loop().call_later(pause, self._restart_loop, loop)
 
     def _restart_loop(self, loop: str) -> None:
         if not self.runtime.closed and not self.runtime.is_idle(loop):

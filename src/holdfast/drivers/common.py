@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from math import inf
 from weakref import WeakSet
 
@@ -45,33 +45,23 @@ def _boot_clock() -> Callable[[], float]:
 clock = _boot_clock()
 
 
-def _host() -> str:
-    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-
-
 def _plain(text: str, limit: int) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)[:limit] or "_"
 
 
-class _Process:
-    """`host/pid/program` of this process; made anew in a forked child."""
-
-    def __init__(self) -> None:
-        self.make()
-
-    def make(self) -> None:
-        program = _plain(os.path.basename(sys.argv[0] or "python"), 40)
-        self.text = f"{_plain(_host(), 64)}/{os.getpid()}/{program}"
-
-
-_process = _Process()
+@cache
+def _process(pid: int) -> str:
+    """`host/pid/program` of this process."""
+    host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    program = os.path.basename(sys.argv[0] or "python")
+    return f"{_plain(host, 64)}/{pid}/{_plain(program, 40)}"
 
 
 def new_holder(label: str = "") -> str:
     """`host/pid/program/secret`: names its owner, and cannot be guessed. The label follows the
     program. The secret tells when it was made, since engines do not keep since when a lock is
     held."""
-    return f"{_process.text}{label}/{secret_at(time.time(), os.urandom(8))}"
+    return f"{_process(os.getpid())}{label}/{secret_at(time.time(), os.urandom(8))}"
 
 
 event_log = EventLog(clock)
@@ -182,9 +172,8 @@ def drivers() -> list[Driver]:
 
 
 def _after_fork_in_child() -> None:
-    _process.make()
     log.begin()
-    for driver in list(_drivers):
+    for driver in drivers():
         driver.hooks.begin()
         driver.forked()
 

@@ -222,7 +222,8 @@ class SqliteStore:
                     until = max(until, now + LEAST_TIME)
                 if not is_busy(error) or now >= until:
                     raise
-            time.sleep(min(_pause_after(tries), until - now))
+            pause = pause_after(tries, random.uniform, FIRST_PAUSE, LONGEST_PAUSE)
+            time.sleep(min(pause, until - now))
             tries += 1
 
     def _open(self) -> None:
@@ -284,10 +285,6 @@ class SqliteStore:
         self, requests: Sequence[Request], why: str, heals: float | None = None
     ) -> list[Answer]:
         return [Failed.at(str(self._path), why, heals)] * len(requests)
-
-
-def _pause_after(tries: int) -> float:
-    return pause_after(tries, random.uniform, FIRST_PAUSE, LONGEST_PAUSE)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:

@@ -164,8 +164,9 @@ def sweep(database: Path) -> None:
     """Remove the pipes of processes that died."""
     prefix = database.name + INFIX
     for path in database.parent.glob(escape(prefix) + "*"):
-        if _age(path) > ABANDONED:
-            is_alive(database, path.name.removeprefix(prefix))
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - ABANDONED:
+                is_alive(database, path.name.removeprefix(prefix))
 
 
 def _open(path: str) -> int | None:
@@ -180,13 +181,6 @@ def _open(path: str) -> int | None:
         with suppress(OSError):  # it may be another user's
             os.unlink(path)
         return None
-
-
-def _age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
 
 
 def _path(database: Path, name: str) -> str:

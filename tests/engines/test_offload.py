@@ -151,6 +151,46 @@ def test_the_end_of_one_request_is_not_taken_for_that_of_another() -> None:
     asyncio.run(main())
 
 
+def test_where_no_thread_can_be_had_it_fails_until_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault: `RuntimeError`, and no request was answered any more."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        slow = Slow()
+        slow.answers.set()
+        store = Offloaded(slow, "slow", time.monotonic)
+        until = time.monotonic() + PATIENCE
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            [answer] = await store.ask([Acquire("job", "me", 30.0)], until)
+            assert isinstance(answer, Failed)
+        assert await store.ask([Release("job", "me")], until) == [DONE]
+        assert slow.asked == [Release("job", "me")]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_one_that_was_never_used_is_closed_where_no_thread_can_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    slow = Slow()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    async def main() -> None:
+        await Offloaded(slow, "slow", time.monotonic).close()
+
+    asyncio.run(main())
+    assert slow.answers.is_set()
+
+
 def test_an_extension_does_not_wait_for_a_worker() -> None:
     """With all of them hanging on a server that does not answer, no other lease is to be lost."""
 

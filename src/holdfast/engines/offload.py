@@ -62,7 +62,9 @@ class Offloaded:
             self._asking[holder] = job
         job.at_end.append(lambda: self._asked(holders, job))
         workers = self._renewer if isinstance(requests[0], Extend) else self._workers
-        workers.submit(job.run, job.report)
+        if not workers.submit(job.run, job.report):
+            self._asked(holders, job)
+            return self._failed(requests, "no thread can be started to ask it")
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
         finally:
@@ -72,16 +74,19 @@ class Offloaded:
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
         job = Job(self._store.close)
-        self._workers.submit(job.run, job.report)
-        await job.wait()
-        for workers in (self._workers, self._renewer):
-            await asyncio.to_thread(workers.end)
+        if self._workers.submit(job.run, job.report):
+            await job.wait()
+            for workers in (self._workers, self._renewer):
+                await asyncio.to_thread(workers.end)
+        else:
+            job.run()
         job.result()
 
     def abandon(self) -> None:
         """Have a worker close the store, and do not wait for it. What is asked after that, in
         another loop, has workers of its own."""
-        self._workers.submit(self._store.close, lambda: None)
+        if not self._workers.submit(self._store.close, lambda: None):
+            self._store.close()
         for workers in (self._workers, self._renewer):
             workers.end(wait=False)
         self._begin()
@@ -173,17 +178,24 @@ class Workers:
         """Workers that are free, less the jobs that wait for one."""
         self._mutex = threading.Lock()
 
-    def submit(self, run: Callable[[], None], report: Callable[[], None]) -> None:
-        """Have a worker call the one, then, when it counts as free again, the other."""
-        self._jobs.put((run, report))
+    def submit(self, run: Callable[[], None], report: Callable[[], None]) -> bool:
+        """Have a worker call the one, then, when it counts as free again, the other. False if there
+        is no worker, because no thread can be started."""
         with self._mutex:
-            self._spare -= 1
-            if self._spare < 0 and len(self._threads) < self._most:
-                self._spare += 1
+            if self._spare <= 0 and len(self._threads) < self._most:
                 name = f"{self._name}_{len(self._threads)}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    if not self._threads:
+                        return False
+                else:
+                    self._threads.append(thread)
+                    self._spare += 1
+            self._spare -= 1
+        self._jobs.put((run, report))
+        return True
 
     def end(self, *, wait: bool = True) -> None:
         """End the workers when they have done what they were given."""

@@ -68,7 +68,7 @@ class Client:
     def ask(self, *requests: ToNode) -> FanOut:
         each = FanOut(requests, (0,), self.now + 1.0)
         self.nodes.waiters.ask(requests)  # type: ignore[arg-type]  # none of a quorum here
-        self.nodes.start((each,), lambda: None)
+        self.nodes.start(each, lambda: None)
         return each
 
     def sent(self) -> list[str]:
@@ -273,7 +273,7 @@ def test_a_handshake_whose_replies_make_no_sense(info: bytes | None, max_ttl: by
     address = server({"host": "node", "port": 1})
     connection = client.connection = client.nodes.add(address, handshake)
     each = FanOut((acquire("a"),), (connection.index,), 1.0)
-    client.nodes.start((each,), lambda: None)
+    client.nodes.start(each, lambda: None)
     replies = [info, None, None, max_ttl, *(b"sha" for _ in load_scripts())]
     client.connect(HELLO + b"".join(map(encode, replies)))
     assert not connection.ready

@@ -110,11 +110,8 @@ class AsyncRedisStore:
                 await self._start(way)
             finally:
                 way.over = True  # a cancelled task must not be granted anything any more
-            answers = self._nodes.answers(way)
-        else:
-            answers = await perform_async(way, self._do)
-        self._waiters.answered(requests, answers)
-        return answers
+            return self._nodes.answers(way)
+        return await perform_async(way, self._do)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -187,7 +184,7 @@ class AsyncRedisStore:
     def _start(self, each: FanOut) -> WaitingTask:
         """Send a round; the result is set when it is over."""
         waiting = WaitingTask(loop=asyncio.get_running_loop())
-        self._nodes.start((each,), waiting.wake)
+        self._nodes.start(each, waiting.wake)
         if each.over:
             waiting.wake()
         elif each.until < self._due:

@@ -75,6 +75,7 @@ class Owner(Protocol):
     waiters: Waiters
     quorum: int
     is_cluster: bool
+    closed: bool
     connect: Callable[..., None]
     disconnect: Callable[..., None]
 
@@ -146,6 +147,9 @@ class Connection:
 
     def start(self, exchange: Exchange, now: float) -> None:
         """Send a request, now or when there is a connection, or fail it at once."""
+        if self._nodes.closed:
+            self._fail(exchange, GONE)
+            return
         if not self.ready:
             if now < self.retry_at:
                 self._fail(exchange, self.last_error)

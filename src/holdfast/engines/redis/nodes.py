@@ -31,7 +31,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import ping, wait_for_replicas
-from holdfast.engines.redis.connection import GONE, SILENT, Connection
+from holdfast.engines.redis.connection import SILENT, Connection
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.protocol import Exchange
@@ -91,36 +91,25 @@ class Nodes:
         for connection in self.all:
             connection.forget()
 
-    def start(self, rounds: Sequence[FanOut], wake: Callable[[], None]) -> None:
-        """Send the requests of some rounds, each with one exchange or with requests that need one;
-        `wake` is called whenever one of them is over."""
+    def start(self, each: FanOut, wake: Callable[[], None]) -> None:
+        """Send the requests of a round, which are one exchange or need one; `wake` is called when
+        it is over."""
         now = self.clock()
-        if self.closed:
-            self._refuse(rounds)
-            wake()
-            return
-        for each in rounds:
-            each.wake = wake
-            first = each.requests[0]
-            wakes = True
-            if type(first) is Acquire and first.queue:
-                wakes = any(self.all[index].wakes for index in each.nodes)
-                if not wakes:
-                    each.until = max(each.until, now + LEAST_TIMEOUT)
-            exchange = first if type(first) is Exchange else self._exchange(each.requests, wakes)
-            if self.adapt is not None:
-                exchange = self.adapt(each, exchange)
-            exchange.round = each
-            if self.quorum and type(first) in MAY_WAIT and self._are_too_few():
-                each.until = max(each.until, now + FIRST_CONTACT)
-            for index in each.nodes:
-                self.all[index].start(exchange, now)
-
-    def _refuse(self, rounds: Sequence[FanOut]) -> None:
-        for each in rounds:
-            for index in each.nodes:
-                refusal = Failed.at(self.all[index].name, GONE)
-                each.received(index, [refusal] * len(each.requests))
+        each.wake = wake
+        first = each.requests[0]
+        wakes = True
+        if type(first) is Acquire and first.queue:
+            wakes = any(self.all[index].wakes for index in each.nodes)
+            if not wakes:
+                each.until = max(each.until, now + LEAST_TIMEOUT)
+        exchange = first if type(first) is Exchange else self._exchange(each.requests, wakes)
+        if self.adapt is not None:
+            exchange = self.adapt(each, exchange)
+        exchange.round = each
+        if self.quorum and type(first) in MAY_WAIT and self._are_too_few():
+            each.until = max(each.until, now + FIRST_CONTACT)
+        for index in each.nodes:
+            self.all[index].start(exchange, now)
 
     def _are_too_few(self) -> bool:
         """Whether there are connections to too few nodes for a quorum."""

@@ -115,11 +115,8 @@ class RedisStore:
         way = self._route.ask(requests, until)
         if isinstance(way, FanOut):
             self._perform(way)
-            answers = self._nodes.answers(way)
-        else:
-            answers = perform(way, self._do)
-        self._waiters.answered(requests, answers)
-        return answers
+            return self._nodes.answers(way)
+        return perform(way, self._do)
 
     def pump(self, waiter_id: str, is_silent: Callable[[], bool], until: float) -> None:
         """Wait for a wake-up, and read for all threads meanwhile if no other does."""
@@ -200,7 +197,8 @@ class RedisStore:
             self._receive_all()
         self._used_at = now
         try:
-            self._nodes.start(rounds, waiting.wake)
+            for each in rounds:
+                self._nodes.start(each, waiting.wake)
         except BaseException:
             for each in rounds:
                 for index in each.nodes:

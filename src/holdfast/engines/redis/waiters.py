@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
 
-from holdfast.core.messages import Acquire, Answer, Granted, Release, Request
+from holdfast.core.messages import Acquire, Release, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.protocol import command
 from holdfast.events import PollingOnly
@@ -30,7 +30,7 @@ class Waiters:
         self.woken: Callable[[str], None] = _ignore
         """Called with each waiter that was woken. Set by the store, if it needs that."""
         self._waiting: dict[str, None] = {}
-        """The holders that are in a queue."""
+        """The holders that asked for a place in a queue, until they release."""
         self._later: list[tuple[float, str]] = []
         self.next_due = inf
         """When `wake_due` has something to do."""
@@ -50,12 +50,6 @@ class Waiters:
             for request in requests:
                 if type(request) is Release:
                     self._waiting.pop(request.holder, None)
-
-    def answered(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
-        """Requests were answered. A waiter that was not granted the lock goes on waiting."""
-        first = requests[0]
-        if self._waiting and type(first) is Acquire and type(answers[0]) is Granted:
-            self._waiting.pop(first.holder, None)
 
     def published(self, message: bytes) -> None:
         """A message on our channel."""

@@ -146,12 +146,8 @@ class RedisStore(Store):
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         self._waiters.ask(requests)
         way = self._route.ask(requests, until)
-        if isinstance(way, FanOut):
-            answers = yield from self._drive(self._one_round(way))
-        else:
-            answers = yield from self._drive(way)
-        self._waiters.answered(requests, answers)
-        return answers
+        steps = self._one_round(way) if isinstance(way, FanOut) else way
+        return (yield from self._drive(steps))
 
     def _one_round(self, single: FanOut) -> Generator[FanOut, None, Sequence[Answer]]:
         yield single
@@ -167,7 +163,8 @@ class RedisStore(Store):
                     self._nodes.expire(each)
             rounds.wake()
 
-        self._nodes.start(rounds.all, rounds.wake)
+        for each in rounds.all:
+            self._nodes.start(each, rounds.wake)
         self.flush_all()
         for each in rounds.all:
             self.client.sent(each.requests)

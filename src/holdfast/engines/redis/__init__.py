@@ -166,11 +166,11 @@ def of_clients(
         if len(found) > 1:
             raise TypeError("url: a quorum is of independent servers, got a cluster among them")
         seeds, settings = clusters[0]
-        shown = f"redis+cluster://{_listed(endpoint.name for endpoint in seeds)}"
+        shown = f"redis+cluster://{','.join(endpoint.name for endpoint in seeds)}"
         return shown, lambda given: _cluster(seeds, settings, RedisOptions(given))
     if len(servers) > 1:
         addresses = [each.address for each in servers]
-        shown = f"redlock://{_listed(address.name for address in addresses)}"
+        shown = f"redlock://{','.join(address.name for address in addresses)}"
         return shown, lambda given: _redlock(addresses, RedisOptions(given))
     address, scheme, endpoint, path = servers[0]
     promises = SENTINEL if scheme == "redis+sentinel" else SINGLE
@@ -193,8 +193,7 @@ def _single(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
         nodes.add(address, Handshake(), exclusive=True)
         return nodes, Single(nodes, replicas)
 
-    made = replace(_engine(parts, guarantees, node_timeout), no_sharing="")
-    return _examined(made, [address], replicas=replicas)
+    return replace(_engine(parts, guarantees, [address], replicas=replicas), no_sharing="")
 
 
 def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> Engine:
@@ -208,7 +207,7 @@ def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
         return nodes, Single(nodes, 0)
 
     why = "protocol=getset is for the locks of old clients; leave it out of the URL for cells"
-    return _examined(_engine(parts, getset(guarantees), node_timeout, why), [address])
+    return replace(_engine(parts, getset(guarantees), [address]), no_cells=why)
 
 
 def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOptions) -> Engine:
@@ -229,8 +228,8 @@ def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOption
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
         return nodes, Cluster(seeds, address, nodes, replicas)
 
-    made = replace(_engine(parts, CLUSTER, node_timeout), no_sharing="")
-    return _examined(made, list(map(address, seeds)), replicas=replicas)
+    addresses = list(map(address, seeds))
+    return replace(_engine(parts, CLUSTER, addresses, replicas=replicas), no_sharing="")
 
 
 def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:
@@ -261,18 +260,21 @@ def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:
 
     restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))
+    quarantine = longest if guarded else 0.0
+    made = _engine(parts, promises, addresses, request_timeout, quorum=True, quarantine=quarantine)
     why = "nothing can be compared and set on independent masters in one step"
-    made = _engine(parts, promises, request_timeout, why)
-    made = replace(made, no_sharing="", no_counting=NO_COUNTING)
-    return _examined(made, addresses, quorum=True, quarantine=longest if guarded else 0.0)
+    return replace(made, no_cells=why, no_sharing="", no_counting=NO_COUNTING)
 
 
 def _engine(
     parts: Callable[[StoreHost], Parts],
     guarantees: Guarantees,
-    request_timeout: Callable[[float], float],
-    no_cells: str = "",
+    addresses: Sequence[Address],
+    request_timeout: Callable[[float], float] = node_timeout,
+    **terms: Any,
 ) -> Engine:
+    """What all have in common; `terms` are those of `examine.Terms`."""
+
     def connect(host: StoreHost) -> Store:
         from holdfast.engines.redis.threads import RedisStore
 
@@ -283,31 +285,22 @@ def _engine(
 
         return AsyncRedisStore(*parts(host))
 
-    return Engine(guarantees, drift, connect, connect_async, request_timeout, no_cells)
-
-
-def _examined(made: Engine, addresses: Sequence[Address], **terms: Any) -> Engine:
-    """The engine, with its `examine` and its `nodes`."""
-
     def examine(ttl: float) -> Iterable[Finding]:
         from holdfast.engines.redis.examine import Terms, examine
 
-        return examine(addresses, Terms(**terms), made.request_timeout(ttl))
+        return examine(addresses, Terms(**terms), request_timeout(ttl))
 
     def nodes() -> Sequence[NodeInfo]:
         from holdfast.engines.redis.examine import Terms, nodes
 
         return nodes(addresses, Terms(**terms))
 
+    made = Engine(guarantees, drift, connect, connect_async, request_timeout)
     return replace(made, examine=examine, nodes=nodes)
 
 
 def _new_channel() -> str:
     return f"holdfast:{secrets.token_hex(12)}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ",".join(names)
 
 
 def _database(text: str) -> int:

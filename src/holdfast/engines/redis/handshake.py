@@ -16,8 +16,6 @@ from holdfast.engines.redis.protocol import Answers, Exchange, Reply, command, f
 
 MAX_TTL_KEY = b"{holdfast}:max_ttl"  # no lock has braces in its key
 
-_NO_NUMBER = "{holdfast}:max_ttl, where clients keep the longest ttl, is not a number"
-
 
 class Handshake:
     """For a server that is not one of several."""
@@ -57,62 +55,44 @@ class NodeHandshake(Handshake):
     def __init__(self, guard: RestartGuard, clock: Clock, max_ttl: float, *, guarded: bool) -> None:
         super().__init__()
         self._guard, self._clock = guard, clock
-        self._max_ttl, self._guarded = max_ttl, guarded
+        self._longest, self._guarded = round(max_ttl * 1000), guarded
 
     def quarantine(self) -> float:
         """For how many seconds it has no vote, since it has restarted."""
         return self._guard.restarted_until - self._clock()
 
     def _commands(self) -> tuple[bytes, ...]:
+        longest = command(b"SET", MAX_TTL_KEY, b"%d" % self._longest, b"NX")
+        guarding = (command(b"CONFIG", b"GET", b"*append*"), longest) if self._guarded else ()
         # A round is over before a node that has yet to load its scripts could be asked again.
-        if not self._guarded:
-            return (command(b"INFO", b"server"), command(b"GET", MAX_TTL_KEY), *load_scripts())
-        return (
-            command(b"INFO", b"server"),
-            command(b"CONFIG", b"GET", b"*append*"),
-            command(b"SET", MAX_TTL_KEY, b"%d" % round(self._max_ttl * 1000), b"NX"),
-            command(b"GET", MAX_TTL_KEY),
-            *load_scripts(),
-        )
+        asking = (command(b"INFO", b"server"), command(b"GET", MAX_TTL_KEY), *load_scripts())
+        return (*guarding, *asking)
 
     def _judge(self, *replies: Reply) -> Answer:
-        if not self._guarded:
-            return self._judge_unguarded(*replies[:2])
-        info, config, stored, theirs = replies[:4]
-        for reply in (info, stored, theirs):
+        """With the guard on, all clients must have the same `max_ttl`. With the guard off, it must
+        not be longer than theirs, which would undo their guards, and a user without the right to
+        ask `INFO` does without the check for twins."""
+        config, stored, info, theirs = replies[:4] if self._guarded else ((), None, *replies[:2])
+        for reply in (stored, theirs, info if self._guarded else None):
             if isinstance(reply, Exception):
                 return failed(reply)
-        if not theirs.isdigit():
-            return failed(_NO_NUMBER, inf)
-        if round(self._max_ttl * 1000) != int(theirs):
-            return self._disagreement(int(theirs))
-        facts = _facts(info)
-        if b"run_id" not in facts:
+        if theirs is not None and not theirs.isdigit():
+            return failed("{holdfast}:max_ttl, the longest ttl of all clients, is no number", inf)
+        allowed = self._longest if theirs is None else int(theirs)
+        if self._longest != allowed if self._guarded else self._longest > allowed:
+            return failed(
+                f"max_ttl is {allowed / 1000:g} s there and {self._longest / 1000:g} s here; all "
+                "clients must agree (to change it, stop them all and delete {holdfast}:max_ttl on "
+                "every node)",
+                inf,
+            )
+        facts = {} if isinstance(info, Exception) else _facts(info)
+        if b"run_id" in facts:
+            run, uptime = facts[b"run_id"].decode(), float(facts[b"uptime_in_seconds"])
+            self._guard.met(run, uptime, is_durable(config), self._clock())
+        elif self._guarded:
             return failed("INFO has no run_id, without which there is no restart_guard", inf)
-        run, uptime = facts[b"run_id"].decode(), float(facts[b"uptime_in_seconds"])
-        self._guard.met(run, uptime, is_durable(config), self._clock())
         return DONE
-
-    def _judge_unguarded(self, info: Reply, theirs: Reply) -> Answer:
-        """Clients that have the guard on must not be undone by a longer ttl than theirs. A user
-        without the right to ask `INFO` does without the check for twins."""
-        run = None if isinstance(info, Exception) else _facts(info).get(b"run_id")
-        if run:
-            self._guard.met(run.decode(), 0.0, False, self._clock())
-        if theirs is None:
-            return DONE
-        if isinstance(theirs, Exception):
-            return failed(theirs)
-        if not theirs.isdigit():
-            return failed(_NO_NUMBER, inf)
-        return self._disagreement(int(theirs)) if self._max_ttl * 1000 > int(theirs) else DONE
-
-    def _disagreement(self, theirs: int) -> Answer:
-        return failed(
-            f"max_ttl is {theirs / 1000:g} s there and {self._max_ttl:g} s here; all clients must "
-            "agree (to change it, stop them all and delete {holdfast}:max_ttl on every node)",
-            inf,
-        )
 
 
 def _facts(info: Reply) -> dict[bytes, bytes]:

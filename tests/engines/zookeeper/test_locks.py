@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, RuntimeInconsistency
 
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Held
 from holdfast.engines.zookeeper.commands import Tree, name_of
@@ -156,15 +156,14 @@ def test_one_move_at_a_time(locks: Locks, claim: Claim) -> None:
     next(locks.move_to_longer_session(Extend("job", "ann", 50.0, 7), claim, 0.0))
 
 
-def test_a_lease_that_is_being_released_is_not_moved_to_another_session(
-    locks: Locks, claim: Claim
-) -> None:
-    """Its release deletes the place that it knows, and would leave the new one behind."""
-    steps = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
-    next(steps)  # the longer session is being connected
-    claim.pending_release = True
-    assert end_of(steps, []) == [NOT_YOURS]
-    assert not claim.doubtful
+def test_a_lease_that_was_released_is_not_moved(locks: Locks, claim: Claim) -> None:
+    moving = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    next(moving)  # the longer session is being connected
+    releasing = locks.release(SHORTER, [claim])
+    next(releasing)
+    assert end_of(releasing, [None]) == [DONE]
+    moving.send([])
+    assert end_of(moving, [[RuntimeInconsistency(), NoNodeError()]]) == [NOT_YOURS]
 
 
 def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
@@ -189,35 +188,39 @@ def test_a_lease_whose_place_is_gone_after_a_lost_move_is_lost(
 ) -> None:
     """Its session ended before the move arrived. Nothing is written to another node: the path of no
     place would be that of the root."""
-    old = claim.place
     move(locks, claim).close()
     renewing = locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
     next(renewing)
-    step = renewing.send([None, []])
-    assert isinstance(step, Send)
-    written: list[str] = []
-    connection: Any = SimpleNamespace(set_async=lambda path, *_: written.append(path))
-    step.calls[0].send(connection)
-    assert written == [old]
-    assert end_of(renewing, [NoNodeError()]) == [NOT_YOURS]
+    assert end_of(renewing, [None, []]) == [NOT_YOURS]
+    again = locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
+    with pytest.raises(StopIteration) as end:
+        next(again)
+    assert end.value.value == [NOT_YOURS]
 
 
+@pytest.mark.parametrize("begins", ["before", "meanwhile"])
 def test_a_release_during_a_move_leaves_no_place_behind(
-    locks: Locks, claim: Claim, registry: Registry
+    locks: Locks, claim: Claim, registry: Registry, begins: str
 ) -> None:
     """It cannot know whether the move is carried out before or after what it sends itself."""
-    moving = move(locks, claim)
     releasing = locks.release(SHORTER, [claim])
-    step = next(releasing)
-    assert isinstance(step, Send)
-    if len(step.calls) > 1:  # it looks for the place
+    if begins == "before":
+        next(releasing)
+    moving = move(locks, claim)
+    if begins == "meanwhile":
+        next(releasing)
         releasing.send([None, [name_of(1, "ann", 7)]])
-    [answer] = end_of(releasing, [NoNodeError()])  # the move came between
-    assert isinstance(answer, Failed), "not a loss: the release is sent again"
+    releasing.send([NoNodeError()])  # the move came between
+    deleting = releasing.send([None, [name_of(2, "ann", 7)]])
+    assert isinstance(deleting, Send)
+    deleted: list[str] = []
+    connection: Any = SimpleNamespace(delete_async=deleted.append)
+    deleting.calls[0].send(connection)
+    assert [path.rpartition("/")[2] for path in deleted] == [name_of(2, "ann", 7)]
+    assert end_of(releasing, [None]) == [DONE]
+    assert registry.find("ann") is None
     moving.send([["created", True]])
-    moving.send([SimpleNamespace()])
-    assert registry.find("ann") is claim
-    assert claim.pending_release, "the new place is deleted later"
+    assert end_of(moving, [NoNodeError()]) == [NOT_YOURS]
 
 
 def test_a_place_with_the_name_of_a_former_session_is_deleted_after_all(

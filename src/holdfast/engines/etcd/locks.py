@@ -283,7 +283,7 @@ class Locks:
             session = now_in
             if session is None or session.ttl < ttl:
                 session = self._registry.session_for(claim, ceil(ttl))
-            if not (yield from self._ensure_fresh(session, asked_at)):
+            if not (yield from self._ensure_fresh(session, self._clock())):
                 continue
             if session is not now_in:
                 place = Place(claim.place, claim.revision, found[0].mod_revision)

@@ -180,7 +180,7 @@ class Exchanges:
         now, parts = self.clock(), list[Part]()
         live = {number: claim for number, claim in claims.items() if claim.ends_at > now}
         for number, claim in list(live.items()):
-            if claim.doubtful or requests[number].ttl > claim.session.ttl:
+            if claim.doubtful or not claim.place or requests[number].ttl > claim.session.ttl:
                 move = partial(
                     self._locks.move_to_longer_session, requests[number], live.pop(number), now
                 )

@@ -248,14 +248,14 @@ class Locks:
     def _move(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         if claim.doubtful:
             yield from self._find(claim)
+        if not claim.place:
+            return [NOT_YOURS]
         if request.ttl <= claim.session.ttl:  # an earlier try was carried out
             return (yield from self.extend(claim.session, [request], [claim], asked_at))
         session = self._sessions.of(request.ttl)
         yield Send(session, [])  # connected, from here on
         if session.ttl < request.ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
-        if claim.pending_release:  # which is under way, and would not find the new place
-            return [NOT_YOURS]
         old, owner = claim.place, session.id
         name = name_of(owner, claim.holder, number_of(old), shares_of(old))
         place = f"{self._tree.queue(claim.key)}/{name}"
@@ -267,38 +267,30 @@ class Locks:
             return [NOT_YOURS]
         claim.owner = owner
         claim.found(place)
-        answers = yield from self.extend(session, [request], [claim], asked_at)
-        if answers == [NOT_YOURS]:  # it ended here before it was moved there
-            yield Send(session, [commands.delete(place)])
-        return answers
+        return (yield from self.extend(session, [request], [claim], asked_at))
 
     def release(self, session: Session, claims: Sequence[Claim]) -> Calls[list[Answer]]:
-        """Delete the places of these holders in one session."""
+        """Delete the places of these holders in one session. What is not there may have been moved
+        to another one: it is looked for. When it is gone, it cannot be moved any more."""
+        left, deleted = list(claims), set[str]()
         try:
-            for claim in claims:
-                if claim.doubtful and claim.mover is None:  # else the move may be carried out later
-                    yield from self._find(claim)
-            places = {claim.holder: claim.place for claim in claims if claim.place}
-            replies = yield Send(session, [commands.delete(each) for each in places.values()])
+            while left:
+                for claim in left:
+                    if claim.doubtful:
+                        yield from self._find(claim)
+                left = [claim for claim in left if claim.place]
+                replies = yield Send(session, [commands.delete(claim.place) for claim in left])
+                for claim, reply in zip(left, replies, strict=True):
+                    claim.doubtful = isinstance(reply, NoNodeError)
+                deleted |= {claim.holder for claim in left if not claim.doubtful}
+                left = [claim for claim in left if claim.doubtful]
         except BaseException:
             for claim in claims:
                 claim.pending_release = True  # it is tried again until it is answered
             raise
-        deleted = {
-            holder
-            for holder, reply in zip(places, replies, strict=True)
-            if not isinstance(reply, NoNodeError)
-        }
-        answers: list[Answer] = []
         for claim in claims:
-            is_done = claim.held and claim.holder in deleted
-            if claim.doubtful or claim.place != places.get(claim.holder, ""):
-                claim.pending_release = True  # it was moved meanwhile
-                answers.append(DONE if is_done else MOVING)
-            else:
-                self._registry.close(claim)
-                answers.append(DONE if is_done else NOT_YOURS)
-        return answers
+            self._registry.close(claim)
+        return [DONE if each.held and each.holder in deleted else NOT_YOURS for each in claims]
 
     def _find(self, claim: Claim) -> Calls[None]:
         """Look for a place that may have been created. One of an earlier session is deleted."""
@@ -319,8 +311,6 @@ class Locks:
         if own is not None:
             claim.session, claim.owner = own
             claim.found(path)
-        elif claim.held:  # it keeps the old path, at which each request finds that it is lost
-            claim.doubtful = False
         else:
             claim.gone()
 

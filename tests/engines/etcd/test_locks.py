@@ -16,17 +16,30 @@ from holdfast.engines.etcd.waiters import Watches
 from holdfast.lab.simulator.etcd.server import Keyspace
 
 Step = Call | list[Call] | KeepAlives
-HOST = StoreHost(lambda: 0.0, lambda holder: None, lambda event: None)
+
+
+class Clock:
+    """One that is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def registry() -> Registry:
-    return Registry(HOST, {})
+def host() -> StoreHost:
+    return StoreHost(Clock(), lambda holder: None, lambda event: None)
 
 
 @pytest.fixture
-def locks(registry: Registry) -> Locks:
-    return Locks(registry, Watches(HOST.notify), HOST)
+def registry(host: StoreHost) -> Registry:
+    return Registry(host, {})
+
+
+@pytest.fixture
+def locks(registry: Registry, host: StoreHost) -> Locks:
+    return Locks(registry, Watches(host.notify), host)
 
 
 @pytest.fixture
@@ -99,8 +112,9 @@ def test_a_release_is_sent_again_though_the_lease_ends_meanwhile(
 class Server:
     """It carries out calls at once, or later; or their replies come later."""
 
-    def __init__(self) -> None:
-        self.data = Keyspace(HOST.clock, lambda key, revision: None)
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
+        self.data = Keyspace(clock, lambda key, revision: None)
 
     def perform(self, step: Step) -> list[Any]:
         if isinstance(step, KeepAlives):
@@ -159,8 +173,8 @@ MOST = 20
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server(host: StoreHost) -> Server:
+    return Server(host.clock)
 
 
 @pytest.fixture(params=["joint", "its own"])
@@ -244,3 +258,16 @@ def test_a_place_that_is_gone_is_a_loss(server: Server, locks: Locks, held: Clai
     del server.data.keys[held.place]
     assert extending(server, locks, 4).ends() == [NOT_YOURS]
     assert extending(server, locks, 60).ends() == [NOT_YOURS]
+
+
+def test_a_lease_moves_to_a_session_that_was_kept_alive_just_now(
+    server: Server, locks: Locks, held: Claim
+) -> None:
+    """A renewal that was asked for later may have been answered before."""
+    other = Exchange(server, locks.acquire(Acquire("gate", "ben", 5.0, renew=True), 0.0)).ends()
+    assert isinstance(other[0], Granted)
+    moving = extending(server, locks, 5).go_on(2)
+    server.clock.now = 3.0
+    assert moving.ends() == [DONE]
+    lease = server.data.keys[held.place].lease
+    assert server.data.leases[lease].ends_at == 3.0 + 5

@@ -17,7 +17,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
 from typing import TypeVar
 
+from holdfast.core.messages import Held
+
 P = TypeVar("P")
+
+HELD = Held(10.0, wakes=True)
+"""The answer to a waiter, which asks again after some seconds although it was not woken."""
 
 
 def in_the_way(before: Sequence[P], shares: int, shares_of: Callable[[P], int]) -> Sequence[P]:

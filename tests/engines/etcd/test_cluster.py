@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 import holdfast
+from holdfast.core.messages import Held
 from holdfast.engines.etcd import locks
 from tests.engines.contest import Contest
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
@@ -95,7 +96,7 @@ def test_who_waits_at_a_member_that_stops_answering(
     cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """It is woken by another one, long before it would look by itself."""
-    monkeypatch.setattr(locks, "BACKSTOP", 60.0)
+    monkeypatch.setattr(locks, "HELD", Held(60.0, wakes=True))
     follower = cluster.followers()[0]
     others = [server for server in cluster.servers if server is not follower]
     to_others = ",".join(server.address for server in others)

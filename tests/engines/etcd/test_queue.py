@@ -119,7 +119,9 @@ def test_a_hand_off_takes_as_many_messages_however_many_wait(
     hand_offs: Callable[[str, int, Callable[[], object]], None],
     crowd: int,
 ) -> None:
-    monkeypatch.setattr(locks, "BACKSTOP", 600.0)  # nobody asks because time has passed
+    monkeypatch.setattr(
+        locks, "HELD", Held(600.0, wakes=True)
+    )  # nobody asks because time has passed
     before = 0
 
     def messages() -> int:

@@ -8,6 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast.core.messages import Held
 from holdfast.engines.zookeeper import locks
 from tests.engines.queue_shares import Clients, QueueShares, get, race
 from tests.engines.zookeeper.glimpse import LOCKS, outsider, places
@@ -51,7 +52,7 @@ class OldClient:
 @pytest.fixture
 def clients(server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
     """Three, none of which asks again because time has passed."""
-    monkeypatch.setattr(locks, "BACKSTOP", 600.0)
+    monkeypatch.setattr(locks, "HELD", Held(600.0, wakes=True))
     with ExitStack() as stack:
         yield tuple(stack.enter_context(holdfast.Client(server.url, ttl=20)) for _ in range(3))
 

@@ -23,7 +23,6 @@ from holdfast.core.messages import (
     Answer,
     Extend,
     Granted,
-    Held,
     Release,
 )
 from holdfast.core.ports import StoreHost
@@ -39,12 +38,7 @@ from holdfast.engines.etcd.connection import (
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.sessions import Session
 from holdfast.engines.etcd.waiters import Watches
-from holdfast.engines.queue import in_the_way
-
-BACKSTOP = 10.0
-"""Seconds after which a waiter asks again although it was not woken."""
-
-HELD = Held(BACKSTOP, wakes=True)
+from holdfast.engines.queue import HELD, in_the_way
 
 TRIES = 4
 """How often a place is asked for whose session has ended."""

@@ -24,9 +24,9 @@ from typing import Any
 from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted, Held
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
 from holdfast.core.ports import Clock
-from holdfast.engines.queue import in_the_way
+from holdfast.engines.queue import HELD, in_the_way
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import (
     SESSION,
@@ -54,10 +54,6 @@ than that, unless its process was stopped."""
 LOOK_AGAIN = 0.02
 """After at most this many seconds, a try looks again whether other tries have deleted their places.
 """
-
-BACKSTOP = 10.0
-"""Seconds after which a waiter asks again although it was not woken."""
-
 
 MOVING = Failed.at("ZooKeeper", "another extension of this lease is under way")
 
@@ -99,12 +95,12 @@ class Locks:
                     continue
                 yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
-                return [Held(BACKSTOP, wakes=True)]
+                return [HELD]
             claim.watched = [f"{queue}/{each.name}" for each in obstacles]
             watching = [commands.watch(each, self._registry.wake) for each in claim.watched]
             there = yield Send(claim.session, watching)
             if not any(isinstance(each, NoNodeError) for each in there):
-                return [Held(BACKSTOP, wakes=True)]
+                return [HELD]
 
     def _have_place(self, claim: Claim, queue: str, request: Acquire) -> Calls[list[Place] | None]:
         """Have a place in the queue. Returns all places; None if it has none."""

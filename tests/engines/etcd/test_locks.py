@@ -271,3 +271,18 @@ def test_a_lease_moves_to_a_session_that_was_kept_alive_just_now(
     assert moving.ends() == [DONE]
     lease = server.data.keys[held.place].lease
     assert server.data.leases[lease].ends_at == 3.0 + 5
+
+
+def test_sessions_that_the_servers_have_ended_are_forgotten(
+    server: Server, locks: Locks, registry: Registry
+) -> None:
+    """Else a client with ever other ttls would revoke them all when it is closed."""
+    for ttl in range(2, 50):
+        acquire = Acquire("door", f"ann {ttl}", float(ttl), renew=True)
+        Exchange(server, locks.acquire(acquire, server.clock.now)).ends()
+        release = [Release("door", f"ann {ttl}")]
+        assert Exchange(server, locks.release(release, set())).ends() == [DONE]
+    server.clock.now = 60.0
+    acquire = Acquire("door", "ann", 4.0, renew=True)
+    assert isinstance(Exchange(server, locks.acquire(acquire, 60.0)).ends()[0], Granted)
+    assert len(registry.take_all()) == 1

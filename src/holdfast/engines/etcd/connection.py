@@ -118,11 +118,6 @@ def accepted(reply: Any) -> Any:
     return reply
 
 
-def has_no_lease(reply: Any) -> bool:
-    """Whether nothing was done, because the etcd lease has ended."""
-    return isinstance(reply, ErrorReply) and reply.code is NO_SUCH_LEASE
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where the members are, and how to log in."""

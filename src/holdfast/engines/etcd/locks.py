@@ -30,10 +30,10 @@ from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.commands import Calls, KeepAlives, Place, queue_of, shares_of
 from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
+    NO_SUCH_LEASE,
     ErrorReply,
     Rejected,
     accepted,
-    has_no_lease,
 )
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.sessions import Session
@@ -81,7 +81,8 @@ class Locks:
     def _restart(self, claim: Claim, request: Acquire, ttl: int) -> Calls[Claim]:
         """Begin with another place, in another session: this one may be created late, or its
         session has ended."""
-        claim = self._registry.restart(claim, request, ttl)
+        self._registry.abandon(claim)
+        claim = self._registry.claim(request, ttl)
         yield from self.revoke(self._registry.take_unused())
         return claim
 
@@ -184,7 +185,7 @@ class Locks:
         return bool(places)
 
     def _has_ended(self, session: Session, reply: Any) -> bool:
-        if has_no_lease(reply):
+        if isinstance(reply, ErrorReply) and reply.code is NO_SUCH_LEASE:
             self._registry.ended(session)
             return True
         accepted(reply)

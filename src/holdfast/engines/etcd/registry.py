@@ -135,11 +135,10 @@ class Registry:
             return session
 
     def _session(self, ttl: int, *, is_joint: bool) -> Session:
+        for each in [each for each in self._sessions if self._is_over(each)]:
+            self._retire(each)
+            self._sessions.pop(each, None)
         session = self._joint.get(ttl) if is_joint else None
-        if session is not None and self._is_over(session):
-            self._retire(session)
-            self._sessions.pop(session, None)
-            session = None
         if session is None:
             session = Session(ttl, is_joint, ttl, self._randbits(62) + 1)
             self._sessions[session] = None
@@ -157,12 +156,6 @@ class Registry:
         with self._mutex:
             needed = {claim.session for claim in self.claims.values() if claim.waits}
             return [each for each in self._sessions if each in needed]
-
-    def restart(self, claim: Claim, request: Acquire, ttl: int) -> Claim:
-        """Another claim of the same holder, with another place, in another session."""
-        self.abandon(claim)
-        with self._mutex:
-            return self._new_claim(request, ttl)
 
     def abandon(self, claim: Claim) -> None:
         """Its place may be on the servers although it is not needed any more."""

@@ -236,34 +236,33 @@ class Locks:
         try:
             if not self._registry.begin_move(claim, mover):
                 return [MOVING]
-            return (yield from self._move(request, claim, asked_at))
+            if claim.doubtful:
+                yield from self._find(claim)
+            if claim.place and request.ttl > claim.session.ttl:
+                yield from self._replace(claim, request.ttl)
+            if claim.doubtful or not claim.place:
+                return [NOT_YOURS]
+            return (yield from self.extend(claim.session, [request], [claim], asked_at))
         finally:
             if claim.mover is mover:
                 claim.mover = None
 
-    def _move(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
-        if claim.doubtful:
-            yield from self._find(claim)
-        if not claim.place:
-            return [NOT_YOURS]
-        if request.ttl <= claim.session.ttl:  # an earlier try was carried out
-            return (yield from self.extend(claim.session, [request], [claim], asked_at))
-        session = self._sessions.of(request.ttl)
+    def _replace(self, claim: Claim, ttl: float) -> Calls[None]:
+        """Replace the place; it stays in doubt if it was gone."""
+        session = self._sessions.of(ttl)
         yield Send(session, [])  # connected, from here on
-        if session.ttl < request.ttl:
+        if session.ttl < ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         old, owner = claim.place, session.id
         name = name_of(owner, claim.holder, number_of(old), shares_of(old))
         place = f"{self._tree.queue(claim.key)}/{name}"
-        claim.entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
+        claim.entry = write_entry(Entry(ttl, claim.fence, claim.holder))
         claim.doubtful = True
         claim.session = session  # after a lost reply, it knows what came of it
         [made] = yield Send(session, [commands.move(old, place, claim.entry)])
-        if any(isinstance(each, Exception) for each in made):
-            return [NOT_YOURS]
-        claim.owner = owner
-        claim.found(place)
-        return (yield from self.extend(session, [request], [claim], asked_at))
+        if not any(isinstance(each, Exception) for each in made):
+            claim.owner = owner
+            claim.found(place)
 
     def release(self, session: Session, claims: Sequence[Claim]) -> Calls[list[Answer]]:
         """Delete the places of these holders in one session. What is not there may have been moved

@@ -250,6 +250,18 @@ def test_a_form_asks_for_a_token_that_stays(client: holdfast.Client, page: Page)
         page.shows("read-only")
 
 
+def test_a_session_that_has_ended(client: holdfast.Client, page: Page) -> None:
+    """The page asks for the token again, when its stream has broken off and is refused."""
+    site = app(client, token=TOKEN)
+    with serving(site) as port:
+        page.driver.get(f"http://127.0.0.1:{port}/")
+        page.find("#token").send_keys(TOKEN, ENTER)
+        page.shows("No lock is held.")
+        page.driver.delete_all_cookies()
+        site.state.feed._task.get_loop().call_soon_threadsafe(site.state.feed.end_streams)
+        page.shows("Token (from the token file of this server)")
+
+
 def test_a_foreign_lock_without_an_end(page: Page) -> None:
     with RedisServer() as server, holdfast.Client(server.url, ttl=60) as client:
         with client.lock("endless"):

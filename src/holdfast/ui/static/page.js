@@ -391,8 +391,14 @@ function listen() {
   on("failure", (data) => state(data.error, "bad"));
   stream.onerror = () => {
     state("no connection to holdfast ui; trying again", "bad");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listenAgain, 3000);
   };
+}
+
+async function listenAgain() {  // it was refused: the session may have ended
+  const answer = await fetch("./").catch(() => null);
+  if (answer && answer.status === 401) location.reload();
+  else listen();
 }
 
 // --- keys and clicks ---------------------------------------------------------------------------

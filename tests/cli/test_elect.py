@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import holdfast as library
-from holdfast.cli.http import Handler, Server
+from holdfast.cli.http import Board, Handler, Server, observe
+from holdfast.lab.servers.redis import RedisServer
 
 from .processes import PATIENCE, Holdfast, eventually, finish, gone, line_of
 
@@ -260,6 +261,21 @@ class TestHttp:
             eventually(lambda: self.is_known(address))
             process.send_signal(signal.SIGTERM)
             assert "Traceback" not in finish(process)[2]
+
+    def test_an_engine_that_does_not_answer(self) -> None:
+        """The leader is unknown when its lease may have expired, and not after another ttl."""
+        board = Board("boss")
+        with RedisServer() as server, library.Client(server.url, ttl=3600) as client:
+            observer = threading.Thread(target=observe, args=(client, "boss", 0.5, board))
+            observer.start()
+            with client.election("boss", value="ann", ttl=60).campaign():
+                eventually(lambda: "ann" in board.last[2])
+            eventually(lambda: "null" in board.last[2])
+            server.freeze()
+            eventually(lambda: board.last[1] == 503)
+            server.thaw()
+            eventually(lambda: board.last[1] == 200)
+        observer.join()
 
     def test_a_reader_that_sends_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It does not keep its thread for ever."""

@@ -61,12 +61,13 @@ def as_dict(leader: holdfast.Leader | None) -> dict[str, object] | None:
     }
 
 
-def observe(client: holdfast.Client, name: str, board: Board) -> None:
-    """Post each change, until the client is closed."""
+def observe(client: holdfast.Client, name: str, ttl: float | None, board: Board) -> None:
+    """Post each change, until the client is closed. An engine that is unreachable is asked again
+    for one `ttl` of the leaders before the leader is unknown."""
     pause = threading.Event()
     while not client.closed:
         try:
-            for leader in client.election(name).observe():
+            for leader in client.election(name, ttl=ttl).observe():
                 board.post(200, leader=as_dict(leader))
         except (holdfast.LockError, ValueError) as error:
             board.post(503, error=str(error))
@@ -155,7 +156,8 @@ def serve(listener: socket.socket, request: Request, output: Output) -> int:
     server.socket.close()
     server.socket = listener
     with open_client(request.url, output) as client:
-        threading.Thread(target=observe, args=(client, request.name, board), daemon=True).start()
+        observed = client, request.name, request.ttl, board
+        threading.Thread(target=observe, args=observed, daemon=True).start()
         shown = f"[{host}]" if ":" in host else host
         output.note(f"answering on http://{shown}:{port}/ who leads {request.name!r}")
         server.serve_forever()

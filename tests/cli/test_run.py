@@ -51,7 +51,7 @@ def test_without_a_label_it_has_the_commands_name(
         info = client.inspect("job")
     assert info
     assert info.label
-    assert info.label.text == label
+    assert (info.label.program, info.label.text) == ("holdfast", label)
     assert finish(process)[0] == 0
 
 

@@ -149,6 +149,7 @@ def test_times_and_options_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyP
         Command().run_from_argv(command)
     argv, environment = started
     assert argv[argv.index("--max-hold") + 1] == "1234567.5"
+    assert argv[argv.index("--label") + 1] == "check"
     url = "memory://django-environment?retry=1&ttl=5&prefix=shop%3A"
     assert environment["HOLDFAST_URL"] == url
 

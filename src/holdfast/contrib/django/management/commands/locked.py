@@ -39,7 +39,8 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
         """Become `holdfast run`."""
         if not self._command:
             raise CommandError("there is no command to run: locked NAME -- COMMAND [ARG]...")
-        passed = ["--nonblock"] if options["nonblock"] else []
+        passed = ["--label", self._command[0]]
+        passed += ["--nonblock"] if options["nonblock"] else []
         for option in PASSED_ON:
             value = options[option.replace("-", "_")]
             passed += [] if value is None else [f"--{option}", str(value)]

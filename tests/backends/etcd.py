@@ -1,24 +1,21 @@
-"""Backends on real etcd servers. They are started once for each test process, and emptied for each
-test."""
+"""Backends on real etcd servers, which are emptied for each test."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
-from tests.contract import Backend
 from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
 
+from .server import ServerBackend, started
 
-class EtcdBackend(Backend):
-    """One server. It keeps what it is told on the disk, so a restart is no loss."""
+
+class EtcdBackend(ServerBackend):
+    server: EtcdServer
 
     def __init__(self, server: EtcdServer) -> None:
         self.server = server
@@ -31,17 +28,6 @@ class EtcdBackend(Backend):
 
     def untouched(self) -> bool:
         return self.server.calls() == self._calls
-
-    @contextmanager
-    def outage(self) -> Iterator[None]:
-        self.server.freeze()
-        try:
-            yield
-        finally:
-            self.server.thaw()
-
-    def restart(self) -> None:
-        self.server.restart()
 
     def residue(self) -> list[str]:
         keys = map(repr, self.server.keys())
@@ -58,9 +44,7 @@ def wheel_backend(folder: Path) -> EtcdBackend:
 
 @cache
 def _server(program: str) -> EtcdServer:
-    server = EtcdServer(program=program).start()
-    atexit.register(server.close)
-    return server
+    return started(EtcdServer(program=program))
 
 
 @cache

@@ -45,7 +45,8 @@ def lent_postgres_backend(folder: Path) -> LentPostgresBackend:
 
 
 def lent_mariadb_backend(folder: Path) -> LentMariaDbBackend:
-    return LentMariaDbBackend(mariadb_backend(folder).server, "mariadb")
+    backend = mariadb_backend(folder)
+    return LentMariaDbBackend(backend.server, backend.url)
 
 
 @cache  # the first connection that an engine makes is a slow one

@@ -1,9 +1,7 @@
-"""Backends on real Redis servers. They are started once for each test process, and emptied for each
-test."""
+"""Backends on real Redis servers, which are emptied for each test."""
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +15,8 @@ from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.redis import RedisServer, find_valkey
 from tests.equipment.servers.sentinel import SentinelSet
+
+from .server import started
 
 FLEETING = 1000
 """What goes within so many milliseconds is not left behind."""
@@ -154,34 +154,24 @@ def patient(cluster: RedisCluster) -> RedisCluster:
 
 @cache
 def _single() -> RedisServer:
-    server = RedisServer().start()
-    atexit.register(server.close)
-    return server
+    return started(RedisServer())
 
 
 @cache
 def _valkey() -> RedisServer:
-    server = RedisServer(program=find_valkey()).start()
-    atexit.register(server.close)
-    return server
+    return started(RedisServer(program=find_valkey()))
 
 
 @cache
 def _masters() -> RedisMasters:
-    masters = RedisMasters(count=3).start()
-    atexit.register(masters.close)
-    return masters
+    return started(RedisMasters(count=3))
 
 
 @cache
 def _cluster() -> RedisCluster:
-    cluster = patient(RedisCluster().start())
-    atexit.register(cluster.close)
-    return cluster
+    return patient(started(RedisCluster()))
 
 
 @cache
 def _watched() -> SentinelSet:
-    watched = SentinelSet(down_after=60.0).start()
-    atexit.register(watched.close)
-    return watched
+    return started(SentinelSet(down_after=60.0))

@@ -1,9 +1,7 @@
-"""Backends on a real ZooKeeper server. It is started once for each test process, and emptied for
-each test."""
+"""Backends on a real ZooKeeper server, which is emptied for each test."""
 
 from __future__ import annotations
 
-import atexit
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,15 +11,18 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.contract import Backend
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
+
+from .server import ServerBackend, started
 
 ROOT = "/holdfast"
 
 
-class ZooKeeperBackend(Backend):
+class ZooKeeperBackend(ServerBackend):
     """One server, without anything of ours on it."""
+
+    server: ZooKeeperServer
 
     def __init__(self, server: ZooKeeperServer) -> None:
         self.server, self.url = server, server.url
@@ -31,17 +32,6 @@ class ZooKeeperBackend(Backend):
 
     def untouched(self) -> bool:
         return not self._sessions() and not self._nodes()
-
-    @contextmanager
-    def outage(self) -> Iterator[None]:
-        self.server.freeze()
-        try:
-            yield
-        finally:
-            self.server.thaw()
-
-    def restart(self) -> None:
-        self.server.restart()
 
     def residue(self) -> list[str]:
         # The server removes empty queues by itself, and at last what they were in.
@@ -85,6 +75,4 @@ def zookeeper_backend(folder: Path) -> ZooKeeperBackend:
 
 @cache
 def _server() -> ZooKeeperServer:
-    server = ZooKeeperServer().start()
-    atexit.register(server.close)
-    return server
+    return started(ZooKeeperServer())

@@ -130,16 +130,6 @@ class Exclusion(Explorable[State]):
             sites = (Site(Node()),) * self.scope.nodes
             yield State(sites, clients, self.scope.restarts, self.scope.repairs)
 
-    def picture(self, state: State) -> str:
-        """Who has which node, and who holds the lock."""
-        holding = dict(state.holding())
-        lines = ["    " + "".join(f"{f'n{at + 1}':^5}" for at in range(self.scope.nodes))]
-        for name, client in zip(NAMES, state.clients, strict=False):
-            row = ("#" if name in site.node.owner else "." for site in state.sites)
-            does = f"{KINDS[client.kind]}" if name in holding else ""
-            lines.append(f"  {name} " + "".join(f"{mark:^5}" for mark in row) + f"  {does}")
-        return "\n".join(map(str.rstrip, lines))
-
     def moves(self, state: State) -> Iterator[Move]:
         for who, client in enumerate(state.clients):
             name = NAMES[who]

@@ -32,10 +32,6 @@ class Explorable(Generic[S]):
         same: S = state._replace(sites=tuple(sorted(state.sites)))
         return same
 
-    def picture(self, state: S) -> str:
-        """The state as a picture; empty if there is none."""
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -43,12 +39,10 @@ class Violation:
 
     what: str
     trace: tuple[str, ...]
-    picture: str = ""
-    """Its last state."""
 
     def __str__(self) -> str:
         steps = (f"{number:3}. {step}" for number, step in enumerate(self.trace, 1))
-        return "\n".join((f"{self.what}:", *steps, *([f"\n{self.picture}"] * bool(self.picture))))
+        return "\n".join((f"{self.what}:", *steps))
 
 
 class Explored(NamedTuple):
@@ -90,7 +84,7 @@ def _violation(model: Explorable[S], judges: tuple[Judge[S], ...], path: list[S]
         )
         trace.append(step)
     what = next(filter(None, (judge(state) for judge in judges)))
-    return Violation(what, tuple(trace), model.picture(state))
+    return Violation(what, tuple(trace))
 
 
 def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:

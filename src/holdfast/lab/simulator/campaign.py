@@ -23,10 +23,6 @@ class Part(NamedTuple):
     faults: tuple[int, ...]
     tasks: tuple[int, ...]
 
-    def of(self, plan: Plan) -> Plan:
-        left_out = {*range(len(plan.faults))} - {*self.faults}
-        return plan.without(*left_out).only(*self.tasks)
-
     def smaller(self) -> Iterator["Part"]:
         """The same without one of the faults, or one of several tasks."""
         faults, tasks = self
@@ -38,7 +34,7 @@ class Part(NamedTuple):
 def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Part:
     """The smallest part of a plan that still fails: nothing more can be left out."""
     part = Part(tuple(range(len(plan.faults))), tuple(range(len(plan.tasks))))
-    while smaller := next((each for each in part.smaller() if still(each.of(plan))), None):
+    while smaller := next((each for each in part.smaller() if still(plan.part(*each))), None):
         part = smaller
     return part
 

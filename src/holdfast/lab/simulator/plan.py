@@ -1,6 +1,7 @@
 """A run, before it happens: what clients want, and what goes wrong. The same seed is the same plan,
 and the same plan is the same run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -82,15 +83,13 @@ class Plan:
         """How many nodes are a majority."""
         return self.nodes // 2 + 1
 
-    def without(self, *numbers: int) -> "Plan":
-        """The same without some of its faults, by their numbers from 0."""
-        kept = (fault for number, fault in enumerate(self.faults) if number not in numbers)
-        return replace(self, faults=tuple(kept))
-
-    def only(self, *numbers: int) -> "Plan":
-        """The same with some of its tasks alone, by their numbers from 0."""
-        kept = (task for number, task in enumerate(self.tasks) if number in numbers)
-        return replace(self, tasks=tuple(kept))
+    def part(self, faults: Iterable[int], tasks: Iterable[int]) -> "Plan":
+        """The same with some of its faults and tasks alone, by their numbers from 0."""
+        return replace(
+            self,
+            faults=tuple(self.faults[number] for number in faults),
+            tasks=tuple(self.tasks[number] for number in tasks),
+        )
 
 
 NAMES = ("job", "a {b}%")

@@ -154,6 +154,16 @@ def interleave(batches: Mapping[str, Callable[[], float]], rounds: int) -> Value
     return values
 
 
+Waits = list[list[float]]
+"""How long each acquire of each contender took."""
+
+
+def percentile(waits: Waits, percent: int) -> float:
+    """Of all acquires together."""
+    everything = [wait for each in waits for wait in each]
+    return quantiles(everything, n=100, method="inclusive")[percent - 1]
+
+
 FEWEST, ATTEMPTS = 2, 100
 
 

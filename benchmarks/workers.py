@@ -33,7 +33,7 @@ class Worker:
         context: ForkServerContext | SpawnContext = QUICK_TO_START,
     ) -> None:
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_run, args=(job, theirs, *args), daemon=True)
+        self._process = context.Process(target=run_job, args=(job, theirs, *args), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -61,8 +61,8 @@ class Worker:
         return self.pipe.recv()
 
 
-def _run(job: Callable[..., None], pipe: "Connection[Any, Any]", *args: object) -> None:
-    # When the benchmark has closed its end, we are done.
+def run_job(job: Callable[..., None], pipe: "Connection[Any, Any]", *args: object) -> None:
+    """What a worker does, until the benchmark closes its end of the pipe."""
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         job(pipe, *args)
 
@@ -157,7 +157,7 @@ def _wait_forever(lock: "_FileLock | holdfast.Lock") -> None:
 
 def contend(pipe: "Connection[Any, Any]", kind: Kind, section: float) -> None:
     """From one given instant to another: take the lock, hold it for `section`, release, again.
-    Send how long each acquire took."""
+    Send how long each acquire took that came to its end in that time."""
     with kind.open() as opened:
         lock = opened.lock
         assert lock.acquire()
@@ -169,7 +169,8 @@ def contend(pipe: "Connection[Any, Any]", kind: Kind, section: float) -> None:
             time.sleep(max(0.0, begin - clock()))
             while (asked := clock()) < end:
                 lock.acquire()
-                waits.append(clock() - asked)
+                if (got := clock()) < end:
+                    waits.append(got - asked)
                 time.sleep(section)
                 lock.release()
             pipe.send(waits)

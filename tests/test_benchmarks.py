@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import cycle
+from multiprocessing import Pipe
 from pathlib import Path
+from threading import Thread
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import series
+from benchmarks import series, workers
 from benchmarks.cases import CASES, contention, redis_contention
 from benchmarks.measure import (
     QUICK,
@@ -27,6 +29,7 @@ from benchmarks.measure import (
     rows,
     worth_counting,
 )
+from benchmarks.peers import sqlite_url
 from benchmarks.plot import BAD, LINES, svg
 from benchmarks.redis.contest import KINDS
 from benchmarks.redis.floors import LockCommands
@@ -184,6 +187,26 @@ def test_a_contest_that_says_nothing_is_held_again(
     case = contention.measure(QUICK, tmp_path)
     waits = [row.spread for row in case.rows if row.unit == "ms wait, median"]
     assert waits == [Spread(1000, 1000, 1000)] * 3
+
+
+def test_what_is_granted_after_the_end_of_a_contest_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.5
+    monkeypatch.setattr(workers, "clock", lambda: now)
+    kind, (ours, theirs) = workers.Kind(sqlite_url(tmp_path, "contest")), Pipe()
+    contender = Thread(target=workers.run_job, args=(workers.contend, theirs, kind, 0.0))
+    contender.start()
+    assert ours.recv() == "ready"
+    with kind.open() as opened:
+        assert opened.lock.acquire()
+        ours.send((0.0, 1.0))
+        opened.wait_for_waiters(1)
+        now = 2.0
+        opened.lock.release()
+        assert ours.recv() == []
+    ours.close()
+    contender.join()
 
 
 def test_contests_in_which_nobody_gets_in_come_to_an_end() -> None:

@@ -4,9 +4,19 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from statistics import mean, quantiles
+from statistics import mean
 
-from benchmarks.measure import Case, Effort, Values, at_least, interleave, rows, worth_counting
+from benchmarks.measure import (
+    Case,
+    Effort,
+    Values,
+    Waits,
+    at_least,
+    interleave,
+    percentile,
+    rows,
+    worth_counting,
+)
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, contend
 from holdfast.drivers.common import clock
@@ -26,7 +36,7 @@ def measure(effort: Effort, folder: Path) -> Case:
         "filelock, 1 ms poll": Kind(str(folder / "contention-1ms.lock"), 0.001),
     }
     seconds = effort.window / 2
-    waits: dict[str, list[list[list[float]]]] = {label: [] for label in kinds}
+    waits: dict[str, list[Waits]] = {label: [] for label in kinds}
     with ExitStack() as stack:
         groups = {label: _contenders(kind, stack) for label, kind in kinds.items()}
 
@@ -36,6 +46,8 @@ def measure(effort: Effort, folder: Path) -> Case:
             return _sections(contest) / seconds
 
         values = interleave({label: partial(batch, label) for label in kinds}, ROUNDS)
+    for contests in waits.values():
+        del contests[0]  # the warm-up
     return Case(
         "contention",
         f"{CONTENDERS} processes, sections of {SECTION * 1000:g} ms, SQLite",
@@ -44,8 +56,8 @@ def measure(effort: Effort, folder: Path) -> Case:
         f"contender had, as a part of an eighth of the sections. {seconds:g} s a round.",
         PEER,
         rows(values, "sections a second", 1, PEER)
-        + rows(_each(waits, _median), "ms wait, median", 1e3, "")
-        + rows(_each(waits, _p99), "ms wait, p99", 1e3, "")
+        + rows(_each(waits, partial(percentile, percent=50)), "ms wait, median", 1e3, "")
+        + rows(_each(waits, partial(percentile, percent=99)), "ms wait, p99", 1e3, "")
         + rows(_each(waits, _smallest), "% of a fair share, the smallest", 100, "")
         + rows(_each(waits, _greatest), "% of a fair share, the greatest", 100, ""),
         (at_least(values, OURS, PEER, LEAST_OF_PEER),),
@@ -59,16 +71,12 @@ def _contenders(kind: Kind, stack: ExitStack) -> list[Worker]:
     return workers
 
 
-def _contest(workers: list[Worker], seconds: float) -> list[list[float]]:
+def _contest(workers: list[Worker], seconds: float) -> Waits:
     """Let them contend for that long; how long each acquire of each of them took."""
     begin = clock() + MARGIN
     for worker in workers:
         worker.tell((begin, begin + seconds))
     return [worker.answer() for worker in workers]
-
-
-Waits = list[list[float]]
-"""How long each acquire of each contender took."""
 
 
 def _each(waits: dict[str, list[Waits]], figure: Callable[[Waits], float]) -> Values:
@@ -77,19 +85,6 @@ def _each(waits: dict[str, list[Waits]], figure: Callable[[Waits], float]) -> Va
 
 def _sections(waits: Waits) -> int:
     return sum(map(len, waits))
-
-
-def _percentile(waits: Waits, percent: int) -> float:
-    everything = [wait for each in waits for wait in each]
-    return quantiles(everything, n=100, method="inclusive")[percent - 1]
-
-
-def _median(waits: Waits) -> float:
-    return _percentile(waits, 50)
-
-
-def _p99(waits: Waits) -> float:
-    return _percentile(waits, 99)
 
 
 def _smallest(waits: Waits) -> float:

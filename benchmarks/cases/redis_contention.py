@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from statistics import quantiles
 from typing import NamedTuple
 
 from benchmarks.measure import (
@@ -12,9 +11,11 @@ from benchmarks.measure import (
     Effort,
     Target,
     Values,
+    Waits,
     at_least,
     figure_at_most,
     interleave,
+    percentile,
     rows,
     worth_counting,
 )
@@ -47,8 +48,7 @@ class Result(NamedTuple):
     """What became of one contest."""
 
     seconds: float
-    waits: list[list[float]]
-    """How long each acquire of each contender took."""
+    waits: Waits
     commands: int
     """That clients have sent."""
     client_cpu: float
@@ -161,7 +161,7 @@ def _contest(server: RedisServer, workers: list[Worker], kind: str, seconds: flo
     begin = clock() + MARGIN
     for worker in workers:
         worker.tell(Order(kind, begin, begin + seconds, SECTION))
-    waits: list[list[float]] = []
+    waits: Waits = []
     client_cpu = 0.0
     everything = 0
     for worker in workers:
@@ -205,17 +205,12 @@ def _each(results: dict[str, list[Result]], figure: Callable[[Result], float]) -
     return {kind: list(map(figure, of_kind)) for kind, of_kind in results.items()}
 
 
-def _percentile(result: Result, percent: int) -> float:
-    everything = [wait for each in result.waits for wait in each]
-    return quantiles(everything, n=100, method="inclusive")[percent - 1]
-
-
 def _p50(result: Result) -> float:
-    return _percentile(result, 50)
+    return percentile(result.waits, 50)
 
 
 def _p99(result: Result) -> float:
-    return _percentile(result, 99)
+    return percentile(result.waits, 99)
 
 
 def _commands(result: Result) -> float:

@@ -80,6 +80,33 @@ async def cut_short(
     return reached
 
 
+async def cut_short_around(
+    awaitable: Awaitable[Any], cut: Cut, release: Callable[[], Awaitable[object]]
+) -> bool:
+    """The same; what it waits for is released around the suspension that is cut."""
+    settled = asyncio.Event()
+    suspensions = 0
+
+    def suspended(number: int) -> None:
+        nonlocal suspensions
+        suspensions = number + 1
+        if number >= cut.at - 1:
+            settled.set()
+
+    async def release_then() -> None:
+        last = -1
+        while not settled.is_set() and last != suspensions:  # or it waits, and goes no further
+            last = suspensions
+            await asyncio.sleep(0.02)
+        await release()
+
+    releasing = asyncio.create_task(release_then())
+    reached = await cut_short(awaitable, cut, suspended)
+    settled.set()
+    await releasing
+    return reached
+
+
 async def cut_everywhere(
     attempt: Callable[[Cut], Awaitable[bool]], again: int | None = None
 ) -> int:

@@ -13,7 +13,7 @@ from holdfast import EngineUnavailable
 
 from .actors import Actor
 from .stage import Leftovers, Stage
-from .steps import Cut, cut_everywhere, cut_short
+from .steps import Cut, cut_everywhere, cut_short, cut_short_around
 
 pytestmark = pytest.mark.mode("async")
 
@@ -155,26 +155,7 @@ async def test_acquiring_a_lock_while_it_is_released(stage: Stage, again: int | 
     async def attempt(cut: Cut) -> bool:
         lease = await ann(ann.lock("door").acquire)
         lock = ben.lock("door", ttl=stage.long)
-        settled = asyncio.Event()
-        suspensions = 0
-
-        def suspended(number: int) -> None:
-            nonlocal suspensions
-            suspensions = number + 1
-            if number >= cut.at - 1:  # the release happens around the suspension that is cut
-                settled.set()
-
-        async def release() -> None:
-            last = -1
-            while not settled.is_set() and last != suspensions:  # or it waits, and goes no further
-                last = suspensions
-                await asyncio.sleep(0.02)
-            await ann(lease.release)
-
-        releasing = asyncio.create_task(release())
-        reached = await cut_short(lock.acquire(), cut, suspended)
-        settled.set()
-        await releasing
+        reached = await cut_short_around(lock.acquire(), cut, lambda: ann(lease.release))
         if not reached:
             await lock.release()
         await assert_free(stage, cleo, "door", cut)

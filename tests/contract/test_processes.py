@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .killable import environment
+from .killable import Worker, environment
 from .stage import A_WHILE, AT_ONCE, Stage
 
 SHARED = pytest.mark.needs("processes")
@@ -138,6 +138,15 @@ async def test_a_stopped_waiter_blocks_nobody_for_longer_than_its_ttl(stage: Sta
     assert (await asyncio.wait_for(theirs, 10))["fence"] > given.fence
 
 
+async def goes_on_and_learns_of_its_loss(stage: Stage, worker: Worker) -> None:
+    worker.go_on()
+    state = await worker("state")
+    assert (state["held"], state["lost"], state["remaining"]) == (False, True, 0)
+    await stage.until(lambda: worker.said("lost"))
+    for command in ("release", "extend"):
+        assert (await worker(command))["error"] == "LockLost"
+
+
 @SHARED
 @pytest.mark.slow
 async def test_a_stopped_holder_finds_its_lease_lost(stage: Stage) -> None:
@@ -148,13 +157,7 @@ async def test_a_stopped_holder_finds_its_lease_lost(stage: Stage) -> None:
     lease = await ann(ann.lock("door").acquire, timeout=stage.ttl + 10)
     assert lease
     assert lease.fence > theirs["fence"]
-
-    worker.go_on()
-    state = await worker("state")
-    assert (state["held"], state["lost"], state["remaining"]) == (False, True, 0)
-    await stage.until(lambda: worker.said("lost"))
-    for command in ("release", "extend"):
-        assert (await worker(command))["error"] == "LockLost"
+    await goes_on_and_learns_of_its_loss(stage, worker)
     assert lease.held
     assert not await stage.takes(ben, "door")
     await stage.passes(stage.short)

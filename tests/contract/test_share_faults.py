@@ -13,7 +13,7 @@ from holdfast import EngineUnavailable
 
 from .actors import Actor
 from .stage import AT_ONCE, Stage
-from .steps import Cut, cut_everywhere, cut_short
+from .steps import Cut, cut_everywhere, cut_short, cut_short_around
 from .test_cancellation import (
     assert_free,
     has_all_that_waiting_takes,
@@ -21,6 +21,7 @@ from .test_cancellation import (
     nothing_left,
     warm,
 )
+from .test_processes import goes_on_and_learns_of_its_loss
 
 ASYNC = pytest.mark.mode("async")
 PROCESSES = pytest.mark.needs("processes")
@@ -164,26 +165,7 @@ async def test_cancelled_while_its_turn_comes(stage: Stage, shares: int, again: 
 
     async def attempt(cut: Cut) -> bool:
         first, *others = await fills(stage, ann, shares)
-        settled = asyncio.Event()
-        suspensions = 0
-
-        def suspended(number: int) -> None:
-            nonlocal suspensions
-            suspensions = number + 1
-            if number >= cut.at - 1:  # the release happens around the suspension that is cut
-                settled.set()
-
-        async def release() -> None:
-            last = -1
-            while not settled.is_set() and last != suspensions:  # or it waits, and goes no further
-                last = suspensions
-                await asyncio.sleep(0.02)
-            await ann(first.release)
-
-        releasing = asyncio.create_task(release())
-        reached = await cut_short(lock.acquire(), cut, suspended)
-        settled.set()
-        await releasing
+        reached = await cut_short_around(lock.acquire(), cut, lambda: ann(first.release))
         if not reached:
             await lock.release()
         for other in others:
@@ -269,13 +251,7 @@ async def test_stopped_it_finds_its_share_lost(stage: Stage, shares: int) -> Non
     lease = await ann(ann.lock("door", ttl=stage.long).acquire, timeout=stage.ttl + 2 * AT_ONCE)
     assert lease
     assert lease.fence > theirs["fence"]
-
-    worker.go_on()
-    state = await worker("state")
-    assert (state["held"], state["lost"], state["remaining"]) == (False, True, 0)
-    await stage.until(lambda: worker.said("lost"))
-    for command in ("release", "extend"):
-        assert (await worker(command))["error"] == "LockLost"
+    await goes_on_and_learns_of_its_loss(stage, worker)
     assert lease.held
     assert await holders(ben) == {lease.holder}
     assert await stage.tries(ben, share(stage, ben, shares)) is None

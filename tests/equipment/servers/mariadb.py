@@ -1,15 +1,15 @@
 """A MariaDB server."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import pymysql
 
-from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, required
-from tests.equipment.servers.unprivileged import as_user, give_to_user
+from holdfast.lab.servers.process import HOST, required
+from tests.equipment.servers.database import DatabaseServer
+from tests.equipment.servers.unprivileged import as_user
 
 ROOT = "root"
 USER = "holdfast"
@@ -25,9 +25,6 @@ SETTINGS = {
     "debug-no-sync": "ON",
 }
 
-MAKING = 120.0
-"""How long a busy machine may take to make its data, in seconds."""
-
 FIRST_WORDS = f"""
 CREATE DATABASE IF NOT EXISTS {DATABASE};
 CREATE USER IF NOT EXISTS {USER}@'{HOST}';
@@ -35,26 +32,18 @@ GRANT ALL ON {DATABASE}.* TO {USER}@'{HOST}';
 """
 
 
-class MariaDbServer(ServerProcess):
+class MariaDbServer(DatabaseServer):
     """One server, with a database `holdfast` and a user `holdfast`, who needs no password and may
     do anything in it, but nothing beside it; and with `root`, who may do all.
-
-    Its data lie in a temporary folder of its own: MariaDB refuses to run as root, so it may be
-    another user's.
 
     settings  further settings: {"max-connections": "20"}
     """
 
-    request_timeout = 30.0
-
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
-        super().__init__()
-        self.settings = SETTINGS | (settings or {})
-        self.data = self.folder / "data"
+        super().__init__(SETTINGS | (settings or {}))
         # A server that starts removes the temporary tables of all who share a folder for them.
         self._tmpdir = f"--tmpdir={self.folder}"
         self._program, self._maker = find_mariadb(), find_mariadb_maker()
-        give_to_user(self.folder)
 
     @property
     def url(self) -> str:
@@ -64,17 +53,6 @@ class MariaDbServer(ServerProcess):
     def url_for(self, user: str, scheme: str = "mariadb") -> str:
         """The URL with which a user logs in."""
         return f"{scheme}://{user}@{self.address}/{DATABASE}"
-
-    def start(self) -> Self:
-        """Start it, and wait until it takes connections; the first time, make its data."""
-        if not self.data.exists():
-            self._make_data()
-        return super().start()
-
-    def restart(self) -> Self:
-        """Stop it in order and start it on the same port: what was committed survives."""
-        self.stop()
-        return self.start()
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Say something to it from outside, on a connection of its own, and give the rows."""
@@ -120,33 +98,16 @@ class MariaDbServer(ServerProcess):
             return False
         return True
 
-    def close(self) -> None:
-        """End it at once, for nothing of it is wanted any more, and remove its folder."""
-        self.kill()
-        super().close()
-
     def _first_words(self) -> str:
         """The file with what it says to itself whenever it starts."""
         path = self.folder / "first-words.sql"
         path.write_text(FIRST_WORDS)
         return str(path)
 
-    def _make_data(self) -> None:
+    def making(self) -> list[str]:
         words = [f"--datadir={self.data}", self._tmpdir]
         words += ["--auth-root-authentication-method=normal", "--skip-test-db"]
-        made = subprocess.run(
-            [*as_user(), self._maker, "--no-defaults", *words],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=MAKING,
-        )
-        if made.returncode:
-            shutil.rmtree(self.data, ignore_errors=True)
-            raise ServerFailed(f"its data could not be made; its output:\n{made.stdout}")
+        return [self._maker, "--no-defaults", *words]
 
 
 def find_mariadb() -> str:

@@ -3,17 +3,17 @@
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 
-from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, required
-from tests.equipment.servers.unprivileged import as_user, give_to_user
+from holdfast.lab.servers.process import HOST, ServerFailed, required
+from tests.equipment.servers.database import DatabaseServer
+from tests.equipment.servers.unprivileged import as_user
 
 USER = "holdfast"
 DATABASE = "postgres"
@@ -29,27 +29,19 @@ SETTINGS = {
 }
 
 
-class PostgresServer(ServerProcess):
+class PostgresServer(DatabaseServer):
     """One server, with one superuser, `holdfast`, who needs no password.
-
-    Its data lie in a temporary folder of its own: PostgreSQL refuses to run as root, so it may be
-    another user's.
 
     settings  further settings: {"max_connections": "20"}
     standby   of which other server it is a standby: it copies that one when it is first started
     """
 
-    request_timeout = 30.0
-
     def __init__(
         self, *, settings: dict[str, str] | None = None, standby: "PostgresServer | None" = None
     ) -> None:
-        super().__init__()
-        self.settings = SETTINGS | (settings or {})
+        super().__init__(SETTINGS | (settings or {}))
         self.standby = standby
-        self.data = self.folder / "data"
         self._programs = find_postgres()
-        give_to_user(self.folder)
 
     @property
     def url(self) -> str:
@@ -59,17 +51,6 @@ class PostgresServer(ServerProcess):
     def url_for(self, user: str) -> str:
         """The URL with which a role logs in."""
         return f"postgresql://{user}@{self.address}/{DATABASE}"
-
-    def start(self) -> Self:
-        """Start it, and wait until it takes connections; the first time, make its data."""
-        if not self.data.exists():
-            self._make_data()
-        return super().start()
-
-    def restart(self) -> Self:
-        """Stop it in order and start it on the same port: what was committed survives."""
-        self.stop()
-        return self.start()
 
     def promote(self) -> None:
         """Let a standby be a server of its own."""
@@ -140,35 +121,17 @@ class PostgresServer(ServerProcess):
             _signal(pid, signal.SIGCONT)
         super().thaw()
 
-    def close(self) -> None:
-        """End it at once, for nothing of it is wanted any more, and remove its folder."""
-        self.kill()
-        super().close()
-
     def _children(self) -> list[int]:
         """The processes that serve its connections, and those that keep house."""
         return [int(word) for word in _read(f"/proc/{self.pid}/task/{self.pid}/children").split()]
 
-    def _make_data(self) -> None:
+    def making(self) -> list[str]:
         if self.standby is None:
-            made = self._run("initdb", "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+            words = ["initdb", "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"]
         else:
-            made = self._run("pg_basebackup", "-d", self.standby.url, "-R", "-c", "fast")
-        if made.returncode:
-            shutil.rmtree(self.data, ignore_errors=True)
-            raise ServerFailed(f"its data could not be made; its output:\n{made.stdout}")
-
-    def _run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [*as_user(), str(self._programs / program), "-D", str(self.data), "--no-sync"]
-        return subprocess.run(
-            [*command, *words],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+            words = ["pg_basebackup", "-d", self.standby.url, "-R", "-c", "fast"]
+        program, *words = words
+        return [str(self._programs / program), "-D", str(self.data), "--no-sync", *words]
 
 
 def find_postgres() -> Path:

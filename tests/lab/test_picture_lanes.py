@@ -81,11 +81,11 @@ def test_who_waits_waits_until_it_dies() -> None:
     assert waits == [2.0, float("inf")]
 
 
-def test_lanes_are_in_the_order_in_which_people_count() -> None:
-    events = [Event(0.0, who, Kind.STARTED) for who in ("n10", "x")]
-    events.append(Event(0.0, "A", Kind.CUT, peer="n10, n2"))
+def test_lanes_are_in_order_clients_first() -> None:
+    events = [Event(0.0, who, Kind.STARTED) for who in ("n3", "x")]
+    events.append(Event(0.0, "A", Kind.CUT, peer="n3, n2"))
     lanes = lanes_of(History([*events, *life("B", 1, 0, 1, 2), *life("A", 2, 0, 1, 2)]))
-    assert [lane.name for lane in lanes] == ["A", "B", "n2", "n10", "x"]
+    assert [lane.name for lane in lanes] == ["A", "B", "n2", "n3", "x"]
     assert [lane.tint for lane in lanes] == [0, 1, None, None, None]
 
 

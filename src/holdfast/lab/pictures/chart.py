@@ -124,7 +124,7 @@ class Chart:
             if role is not None and lane.role is not role:
                 lines.append([])
             role = lane.role
-            name = fit(lane.name, self._gutter - 2)
+            name = lane.name
             for row in self._rows(lane):
                 lines.append(self._beside(name, f"bold {_tint(lane.tint)}".strip(), row))
                 name = ""

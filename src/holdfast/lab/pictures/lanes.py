@@ -5,7 +5,6 @@ texts of a span, the first that fits is drawn. A client's *tint* is the number o
 lanes.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -126,7 +125,7 @@ class _Lanes:
 
     def __init__(self, history: History) -> None:
         clients = {event.who for event in history.of(*HOLD_KINDS, *WRITES)}
-        self.tints = {name: number for number, name in enumerate(sorted(clients, key=_counted))}
+        self.tints = {name: number for number, name in enumerate(sorted(clients))}
         self.facts = Facts(history)
         self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
         self.end = history.end
@@ -154,14 +153,7 @@ class _Lanes:
     @property
     def all(self) -> list[Lane]:
         roles = list(Role)
-        return sorted(
-            self._lanes.values(), key=lambda lane: (roles.index(lane.role), _counted(lane.name))
-        )
-
-
-def _counted(name: str) -> str:
-    """For an order as people count: n2 before n10."""
-    return re.sub(r"\d+", lambda digits: digits[0].zfill(9), name)
+        return sorted(self._lanes.values(), key=lambda lane: (roles.index(lane.role), lane.name))
 
 
 def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:

@@ -76,7 +76,6 @@ _BEYOND = 0.3
 """How much longer than its events a picture may be, to show when the last leases end."""
 _MARGIN = 0.02
 """What is left free at either end, as a part of all."""
-_WIDEST_NAME = 16
 
 
 def as_text(
@@ -94,7 +93,7 @@ def as_text(
 def drawn(history: History, findings: Sequence[Finding], width: int) -> list[Line]:
     """The picture, its legend and what was found, in lines of characters."""
     lanes = lanes_of(history)
-    gutter = min(max((len(lane.name) for lane in lanes), default=0), _WIDEST_NAME) + 2
+    gutter = max((len(lane.name) for lane in lanes), default=0) + 2
     first, last = _extent(history, findings)
     margin = _MARGIN * (last - first)
     axis = Axis(first - margin, last + margin, width - gutter)

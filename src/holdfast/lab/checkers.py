@@ -32,12 +32,18 @@ NOT_GRANTED = "free lock granted to no one"
 
 
 def judge(
-    history: History, *, tolerance: float, bound: float, until: float | None = None
+    history: History,
+    *,
+    tolerance: float,
+    bound: float,
+    until: float | None = None,
+    unchecked: Collection[str] = (),
 ) -> list[Finding]:
     """Everything that is wrong with a run, in the order of time.
 
     `tolerance` is how late a loss may be noticed, `bound` how long a lock may stay free while it is
-    wanted, in seconds. The run was over at `until`; default: with its last event.
+    wanted, in seconds. The run was over at `until`; default: with its last event. The registers
+    that are `unchecked` compare no fences: stale writes to them are findings, too.
     """
     over = history.end if until is None else until
     findings = [
@@ -45,6 +51,7 @@ def judge(
         *disorder(history),
         *unnotified(history, tolerance, over),
         *starvation(history, bound, over),
+        *corruption(history, unchecked),
     ]
     return sorted(findings, key=lambda finding: finding.at)
 
@@ -126,13 +133,13 @@ def _is_wrong(before: Hold, later: Hold) -> bool:
 
 
 def _is_surely_before(before: Hold, later: Hold) -> bool:
-    (known, ended), (known_later, ended_later) = before.window, later.window
-    valid = known < ended and known_later < ended_later
-    return known < later.asked or (valid and ended <= known_later)
+    known, known_later = before.at(Kind.GRANTED), later.at(Kind.GRANTED)
+    valid = known < before.ended and known_later < later.ended
+    return known < later.asked or (valid and before.ended <= known_later)
 
 
 def _not_greater(name: str, before: Hold, later: Hold) -> Finding:
-    at, before_at = later.window[0], before.window[0]
+    at, before_at = later.at(Kind.GRANTED), before.at(Kind.GRANTED)
     text = (
         f"{later.who} was granted {name} with fence {later.fence} at {seconds(at)}, "
         f"although {before.who} had been granted fence {before.fence} before, "

@@ -150,13 +150,6 @@ class Hold:
         return min(deadline, self.given_up)
 
     @property
-    def window(self) -> tuple[float, float]:
-        """When its holder was entitled to believe that it had the lock."""
-        if self.granted is None:
-            raise ValueError(f"{self.hold} was never granted")
-        return self.granted, self.ended
-
-    @property
     def terms(self) -> list[tuple[float, float, float]]:
         """Each deadline: since when it was believed in, itself, and when it was renewed."""
         renewals = [since for since, _ in self.deadlines[1:]]

@@ -92,9 +92,9 @@ def _any_lease(random: Random, fence: int) -> list[Event]:
 
 
 def _is_surely_before(before: Hold, later: Hold) -> bool:
-    (known, ended), (known_later, ended_later) = before.window, later.window
-    valid = known < ended and known_later < ended_later
-    return known < later.asked or (valid and ended <= known_later)
+    known, known_later = before.at(Kind.GRANTED), later.at(Kind.GRANTED)
+    valid = known < before.ended and known_later < later.ended
+    return known < later.asked or (valid and before.ended <= known_later)
 
 
 class TestCorruption:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from holdfast.lab import checkers
-from holdfast.lab.checkers import NOT_GRANTED
+from holdfast.lab.checkers import NOT_GRANTED, judge
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.client_process import PLAIN
@@ -16,12 +15,6 @@ TOLERANCE = 1.0
 BOUND, SHORT_BOUND = 5.0, 1.0
 """How long a lock may be free and wanted, in seconds, on a busy machine; and in a variant that is
 to show that it stays free."""
-
-
-def judge(history: History, bound: float) -> list[Finding]:
-    """What went wrong, including stale writes that the plain register accepted."""
-    kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound)
-    return sorted([*kept, *checkers.corruption(history, [PLAIN])], key=lambda found: found.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +77,5 @@ def run(scenario: Scenario, variant: Variant, show_event: Callable[[Event], None
             aborted = str(error)
         history = stage.history()
     bound = SHORT_BOUND if NOT_GRANTED in variant.breaks else BOUND
-    return Outcome(scenario, variant, history, judge(history, bound), aborted)
+    findings = judge(history, tolerance=TOLERANCE, bound=bound, unchecked=(PLAIN,))
+    return Outcome(scenario, variant, history, findings, aborted)

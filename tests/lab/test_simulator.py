@@ -143,9 +143,11 @@ def test_what_the_algorithm_does_not_allow_for_is_found_out(setup: Setup, rule: 
     pytest.fail("nothing was found")
 
 
-def test_the_same_seed_is_the_same_run() -> None:
-    assert play(draw(7)).history.events == play(draw(7)).history.events
-    assert play(draw(7)).history.events != play(draw(8)).history.events
+@pytest.mark.parametrize("engine", ["redis", "etcd", "zookeeper", "sql"])
+def test_the_same_seed_is_the_same_run(engine: str) -> None:
+    first, again, other = (play(draw(seed, Setup(engine=engine))).history for seed in (7, 7, 8))
+    assert first.events == again.events
+    assert first.events != other.events
 
 
 @pytest.mark.slow

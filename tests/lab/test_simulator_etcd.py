@@ -3,9 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
-from holdfast.cli.lab.simulate import simulate
 from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.commands import Call, Place, Span
 from holdfast.lab.history import Kind
@@ -22,11 +20,6 @@ def test_a_few_runs_keep_every_promise() -> None:
         assert run.findings == (), seed
         grants += run.grants
     assert grants > 50
-
-
-def test_the_same_seed_is_the_same_run() -> None:
-    first, second = (play(draw(7, ETCD)) for _ in range(2))
-    assert list(first.history) == list(second.history)
 
 
 def test_a_waiter_keeps_its_place_though_its_session_was_about_to_end() -> None:
@@ -58,9 +51,3 @@ def test_a_grant_without_a_look_at_the_own_place_is_found(monkeypatch: pytest.Mo
     monkeypatch.setattr(commands, "confirm", hasty)
     labels = {finding.label for seed in (79, 156) for finding in play(draw(seed, ETCD)).findings}
     assert "two holders at once" in labels
-
-
-def test_the_command_line_plays_it() -> None:
-    done = CliRunner().invoke(simulate, ["--engine", "etcd", "--seeds", "3", "--jobs", "1"])
-    assert done.exit_code == 0, done.output
-    assert "every promise was kept" in done.output

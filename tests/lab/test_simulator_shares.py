@@ -5,9 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from holdfast.cli.lab.simulate import simulate
 from holdfast.engines import queue
 from holdfast.engines.etcd import locks as etcd
 from holdfast.engines.sql.dialect import Text
@@ -106,13 +104,6 @@ def test_sql_a_reader_beside_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_sql_a_reader_that_overtakes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, "NOT l.queued AND", "")
     assert "waiter overtaken" in crowd("sql", *READERS_AND_WRITER)
-
-
-def test_the_command_line_plays_it() -> None:
-    words = ["--engine", "etcd", "--shared", "--seeds", "2", "--jobs", "1"]
-    done = CliRunner().invoke(simulate, words)
-    assert done.exit_code == 0, done.output
-    assert "every promise was kept" in done.output
 
 
 def test_a_place_that_a_server_refused_to_remove_for_a_ttl_is_given_up() -> None:

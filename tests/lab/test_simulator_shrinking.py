@@ -51,10 +51,13 @@ def test_the_command_shows_a_failing_run_and_how_to_play_it_again() -> None:
     assert "lease without a quorum" in second.output
 
 
-def test_the_command_says_that_all_is_well() -> None:
-    done = CliRunner().invoke(simulate, ["--seeds", "5"])
+@pytest.mark.parametrize(
+    "options", ["", "--engine etcd --shared", "--engine zookeeper", "--engine sql"]
+)
+def test_the_command_says_that_all_is_well(options: str) -> None:
+    done = CliRunner().invoke(simulate, ["--seeds", "3", "--jobs", "1", *options.split()])
     assert done.exit_code == 0, done.output
-    assert "5 seeds" in done.output
+    assert "3 seeds" in done.output
     assert "every promise was kept" in done.output
 
 

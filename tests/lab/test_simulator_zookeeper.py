@@ -4,9 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
-from holdfast.cli.lab.simulate import simulate
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim
 from holdfast.engines.zookeeper.sessions import Calls, Session
@@ -33,11 +31,6 @@ def test_a_few_runs_keep_every_promise() -> None:
         faults += run.faults
     assert grants > 100
     assert faults["Isolate"] > 2
-
-
-def test_the_same_seed_is_the_same_run() -> None:
-    first, second = (play(draw(7, ZOOKEEPER)) for _ in range(2))
-    assert list(first.history) == list(second.history)
 
 
 def test_a_leader_does_not_read_the_connection_of_a_server_that_it_gave_up() -> None:
@@ -93,9 +86,3 @@ def test_a_place_that_was_not_looked_for_is_found(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Locks, "_find", find)
     assert "lock left behind" in labels(4, 5)
-
-
-def test_the_command_line_plays_it() -> None:
-    done = CliRunner().invoke(simulate, ["--engine", "zookeeper", "--seeds", "3", "--jobs", "1"])
-    assert done.exit_code == 0, done.output
-    assert "every promise was kept" in done.output

@@ -1101,8 +1101,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a lease without a place writes to the root",
         "engines/zookeeper/locks.py",
-        "        if not claim.place:\n            return [NOT_YOURS]\n",
-        "",
+        "if claim.doubtful or not claim.place:",
+        "if claim.doubtful:",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(

@@ -4,7 +4,6 @@ asyncio."""
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from functools import partial
 from math import inf
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
@@ -399,8 +398,7 @@ class Client(BaseClient[ThreadDriver]):
             name, ttl=ttl, timeout=timeout, max_hold=max_hold, retry=retry, label=label
         )
         cell = self.cell(f"once:{name}")
-        acquire = partial(lock.acquire, timeout=timeout)
-        return Once(self._driver, name, acquire, cell, check_positive("every", every))
+        return Once(self._driver, name, lock.acquire, cell, check_positive("every", every))
 
     def election(
         self,
@@ -634,8 +632,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
             cancel_on_loss=cancel_on_loss,
         )
         cell = self.cell(f"once:{name}")
-        acquire = partial(lock.acquire, timeout=timeout)
-        return AsyncOnce(self._driver, name, acquire, cell, check_positive("every", every))
+        return AsyncOnce(self._driver, name, lock.acquire, cell, check_positive("every", every))
 
     def election(
         self,

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypedDict, TypeVar
 
@@ -315,7 +314,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         None None
         >>> client.close()
         """
-        acquire = partial(self.acquire, timeout=self._timeout or 0.0)
+        # Python code alone: a Ctrl-C may come whenever a function in C, as `partial`, returns.
+        acquire = lambda: self.acquire(timeout=self._timeout or 0.0)  # noqa: E731 - it is short
         return OrSkip(self._driver, self.name, acquire)
 
     # What `threading.Condition` asks of a lock, as an RLock has it.
@@ -409,7 +409,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     @property
     def or_skip(self) -> AsyncOrSkip:
         """For work that is skipped while another holder is doing it: as `Lock.or_skip`."""
-        acquire = partial(self.acquire, timeout=self._timeout or 0.0)
+        acquire = lambda: self.acquire(timeout=self._timeout or 0.0)  # noqa: E731 - it is short
         return AsyncOrSkip(self._driver, self.name, acquire)
 
 

@@ -124,18 +124,21 @@ class BaseLock(Generic[D, L]):
         """The lease that this thread or task has already, counted once more."""
         runtime, owner = self._driver.runtime, self._driver.current()
         lease, depth = None, 0
+        block = None
         try:
             with runtime.mutex:
                 lease = self._ownership.held_by(owner, runtime.clock())
                 if lease is not None:
                     depth = lease._state.depth
                     if place:
-                        self._ownership.add(owner, lease._state, lease, place)
+                        block = self._ownership.add(owner, lease._state, lease, place)
                     lease._state.depth += 1
             return lease
         except BaseException:  # a Ctrl-C leaves it to the outer block
             if lease is not None and depth:
                 lease._state.depth = depth
+            if block is not None:
+                block.place = None
             raise
 
     def _new_lease(self, owner: object, state: LeaseState | None, place: Place) -> L | None:

@@ -35,6 +35,7 @@ from holdfast.core.messages import Acquire, Extend, Read, Release, Request
 from holdfast.core.ownership import Blocks
 from holdfast.drivers.common import log
 from holdfast.drivers.threads import LOOK_EVERY
+from tests.contract.interrupting import Interruption as AtLine
 from tests.drivers.line import Line, Raise, Stop, go_on
 from tests.patience import wait_for
 
@@ -467,6 +468,20 @@ class TestInterruptions:
         finally:
             runtime.mutex = mutex
         assert other.inspect("job") is None
+
+    def test_an_inner_block_that_was_not_entered_is_not_open(
+        self, client: Client, other: Client
+    ) -> None:
+        lock = client.lock("job", reentrant=True)
+        for line in itertools.count():
+            interruption = AtLine(line, ("holdfast/lock.py",), functions=("_reenter",))
+            with lock, suppress(KeyboardInterrupt), interruption, lock:
+                pass
+            assert other.inspect("job") is None
+            assert not [each for each in lock._ownership._taken if each.place]
+            if not interruption.happened:
+                break
+        assert line > 5
 
     def test_as_the_block_of_several_is_entered(
         self, client: Client, monkeypatch: pytest.MonkeyPatch

@@ -132,16 +132,17 @@ class Ownership(Generic[L]):
         self._known: dict[int, ref[Any]] = {}
         """The owners that ever took a lease, by their ids."""
 
-    def add(self, owner: object, state: LeaseState, lease: L, place: Place = None) -> None:
+    def add(self, owner: object, state: LeaseState, lease: L, place: Place = None) -> Taken[L]:
         """A lease was taken, or once more, by the `with` at this place if there is one."""
-        if self._taken:
-            self._taken = [each for each in self._taken if self._is_needed(each, owner)]
+        needed = [each for each in self._taken if self._is_needed(each, owner)]
         reference = None
         if owner is not None:
             reference = self._known.get(id(owner))
             if reference is None or reference() is not owner:
                 reference = self._remember(owner)
-        self._taken.append(Taken(reference, state, lease, place))
+        taken = Taken(reference, state, lease, place)
+        self._taken = [*needed, taken]  # and no call after that, which a Ctrl-C may come in
+        return taken
 
     def _remember(self, owner: object) -> "ref[Any]":
         if len(self._known) > MANY_OWNERS:

@@ -31,8 +31,6 @@ from holdfast.errors import NotHeld
 
 L = TypeVar("L")
 
-MANY_OWNERS = 64
-
 Place: TypeAlias = tuple[int, CodeType] | None
 """The frame that a `with` stands in; None for a lease that was taken without one."""
 
@@ -129,26 +127,18 @@ class Ownership(Generic[L]):
 
     def __init__(self) -> None:
         self._taken: list[Taken[L]] = []
-        self._known: dict[int, ref[Any]] = {}
-        """The owners that ever took a lease, by their ids."""
+        self._known: set[ref[Any]] = set()
+        """The owners that ever took a lease; those that have ended mean nothing."""
 
     def add(self, owner: object, state: LeaseState, lease: L, place: Place = None) -> Taken[L]:
         """A lease was taken, or once more, by the `with` at this place if there is one."""
-        needed = [each for each in self._taken if self._is_needed(each, owner)]
-        reference = None
-        if owner is not None:
-            reference = self._known.get(id(owner))
-            if reference is None or reference() is not owner:
-                reference = self._remember(owner)
+        needed = self._taken and [each for each in self._taken if self._is_needed(each, owner)]
+        reference = None if owner is None else ref(owner)
+        if reference is not None and reference not in self._known:
+            self._known = {each for each in self._known if each() is not None} | {reference}
         taken = Taken(reference, state, lease, place)
         self._taken = [*needed, taken]  # and no call after that, which a Ctrl-C may come in
         return taken
-
-    def _remember(self, owner: object) -> "ref[Any]":
-        if len(self._known) > MANY_OWNERS:
-            self._known = {key: each for key, each in self._known.items() if each() is not None}
-        reference = self._known[id(owner)] = ref(owner)
-        return reference
 
     @staticmethod
     def _is_needed(taken: Taken[L], owner: object) -> bool:
@@ -176,8 +166,7 @@ class Ownership(Generic[L]):
                 if taken.state.is_lost(now) and not taken.place:
                     self._taken.remove(taken)  # its loss is reported once, by this release
                 return taken.lease
-        reference = self._known.get(id(owner))
-        is_known = reference is not None and reference() is owner
+        is_known = owner is not None and ref(owner) in self._known
         held = {
             id(each.state): each.lease
             for each in self._taken

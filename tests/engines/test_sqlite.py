@@ -645,8 +645,9 @@ def test_two_threads_may_close_it_at_once(host: Host) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("runs", ["before", "after"])
 def test_a_listener_whose_start_was_interrupted_leaves_nothing_behind(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch, runs: str
 ) -> None:
     """A Ctrl-C came before the new thread ran, so that another is started by the next waiter."""
     start, late = threading.Thread.start, list[threading.Thread]()
@@ -665,11 +666,15 @@ def test_a_listener_whose_start_was_interrupted_leaves_nothing_behind(
             say(store, waits)
     assert say(store, waits) == Held(30.0, wakes=True)
     [thread] = late
-    start(thread)
-    wait_for(lambda: not thread.is_alive())
+    if runs == "before":
+        start(thread)
+        wait_for(lambda: not thread.is_alive())
     say(other, Release("job", "a"))
     wait_for(lambda: host.rung == ["b"])
     store.close()
+    if runs == "after":
+        start(thread)
+        thread.join(10)
     assert set(host.path.parent.iterdir()) <= files
 
 

@@ -109,10 +109,11 @@ class Pipe:
             os.close(self._ends.pop())
 
     def _listen(self) -> None:
-        rest, reading = b"", self._ends[0]
+        rest = b""
         later: dict[str, float] = {}
         """By holder id: when to wake that waiter."""
         while self._thread is threading.current_thread():
+            reading = self._ends[0]
             pause = min(later.values()) - self._clock() if later else None
             wait_for([reading], seconds=pause)  # a read that blocks would stop all greenlets
             with suppress(BlockingIOError):

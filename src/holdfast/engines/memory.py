@@ -63,10 +63,6 @@ class Row:
     holders: dict[str, float] = field(default_factory=dict)
     queue: dict[str, int] = field(default_factory=dict)
 
-    def is_held(self, now: float) -> bool:
-        """Whether it is held at this instant."""
-        return any(ends_at > now for ends_at in self.holders.values())
-
     def admits(self, shares: int) -> bool:
         """Whether there is room for one more holder of this kind."""
         if not self.holders:
@@ -107,7 +103,7 @@ class Table:
         if isinstance(request, Write):
             return self._write(request)
         keys = (k for k in self.rows if k.startswith(request.prefix) and k > request.after)
-        held = [key for key in sorted(keys) if self.rows[key].is_held(now)]
+        held = [key for key in sorted(keys) if self._row(key, now).holders]
         return self._listing(held[: request.limit], now)
 
     def _row(self, key: str, now: float) -> Row:

@@ -3,6 +3,7 @@ that are told at once, and interruptions that leave the client usable."""
 
 import asyncio
 import logging
+import select
 import socket
 import sys
 import threading
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdfast
-from holdfast.core.messages import Acquire, Failed, Release
+from holdfast.core.messages import Acquire, Failed, Granted, Release
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
@@ -210,6 +211,34 @@ def test_where_no_thread_can_be_had_there_is_no_connection(
     [answer] = ask(server.url, "sync", Acquire("holdfast:job", "me", LONG))
     assert isinstance(answer, Failed)
     assert "can't start new thread" in str(answer)
+
+
+def test_a_loop_that_was_held_up_reads_an_answer_before_it_declares_a_timeout(
+    server: RedisServer,
+) -> None:
+    async def scenario() -> None:
+        host = StoreHost(clock, print, print)
+        store: Any = open_engine(urlsplit(server.url), {}).connect_async(host)
+        await store.ask((Acquire("holdfast:other", "me", LONG),), clock() + 10)
+        server.freeze()
+        asking = asyncio.ensure_future(
+            store.ask((Acquire("holdfast:job", "me", LONG),), clock() + 0.1)
+        )
+        await asyncio.sleep(0)  # now it is sent
+        [protocol] = store.protocols.values()
+        answered = protocol.transport.get_extra_info("socket").fileno()
+
+        def hold_up() -> None:
+            server.thaw()
+            select.select([answered], (), (), 10)
+
+        # The loop calls it and the timeout in one go, without a look at its sockets in between.
+        asyncio.get_running_loop().call_at(store._timer.when() - 1e-6, hold_up)
+        [answer] = await asking
+        assert isinstance(answer, Granted), answer
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 def test_the_first_try_waits_for_connections(three: RedisMasters, invite: Invite) -> None:

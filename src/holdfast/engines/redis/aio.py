@@ -18,12 +18,6 @@ from holdfast.engines.redis.connection import GONE, Connection
 from holdfast.engines.redis.nodes import Effect, Nodes, Route
 from holdfast.engines.redis.protocol import BROKEN, CLOSED, explain, heals_in
 
-LATE = 0.005
-"""By how much a timer may come late without the loop having been held up."""
-
-ONE_MORE_LOOK = 0.02
-"""How long a loop that was held up goes on reading before it declares a timeout."""
-
 
 class WaitingTask(asyncio.Future[None]):
     """A task that waits for a round."""
@@ -98,8 +92,6 @@ class AsyncRedisStore:
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf
         """When the timer fires."""
-        self._looking = False
-        """Whether the loop was held up when the timer fired last."""
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
@@ -199,26 +191,23 @@ class AsyncRedisStore:
         self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def _fire(self) -> None:
+        """Something is due. But the loop may have been held up: it reads what has come first."""
+        self._timer = asyncio.get_running_loop().call_later(0, self._look)
+
+    def _look(self) -> None:
         """Declare timeouts, and wake waiters whose time has come."""
         now = self._clock()
-        held_up = now - self._due > LATE and not self._looking
-        self._looking = held_up
-        self._due = following = inf
         self._waiters.wake_due()
+        self._due = self._waiters.next_due
         for exchange in self._nodes.unanswered():
-            until = exchange.round.until
-            if exchange.round.over:
-                continue
-            if until > now:
-                following = min(following, until)
-            elif held_up:  # what has come meanwhile is read first
-                following = min(following, now + ONE_MORE_LOOK)
-            else:
-                self._nodes.expire(exchange.round)
-                exchange.round.wake()
-        following = min(following, self._waiters.next_due)
-        if following < inf:
-            self._fire_at(following)
+            each = exchange.round
+            if each.until > now:
+                self._due = min(self._due, each.until)
+            elif not each.over:
+                self._nodes.expire(each)
+                each.wake()
+        if self._due < inf:
+            self._fire_at(self._due)
 
     def _connect(self, connection: Connection, timeout: float) -> None:
         task = asyncio.ensure_future(self._open(connection, timeout))

@@ -913,7 +913,7 @@ PLANTED = [
     Mutant(
         "Redis: a release passes nothing on",
         "engines/redis/scripts/release.lua",
-        "if not pass_on(first, ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end",
+        "if not pass_on(ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end",
         "redis.call('DEL', KEYS[1])",
         SCRIPTS + " " + contract("redis", "order"),
     ),

@@ -29,7 +29,7 @@ KEYS = ("~holdfast:*", "~{holdfast:*", "&holdfast:*")
 LOCKS = (
     *("+@connection", "+evalsha", "+script|load", "+time"),
     *("+get", "+set", "+del", "+exists", "+pttl", "+pexpire", "+publish", "+subscribe"),
-    *("+zadd", "+zrem", "+zpopmin", "+zrange", "+zscore", "+pubsub|numsub"),
+    *("+zadd", "+zrem", "+zrange", "+zscore", "+pubsub|numsub"),
 )
 CELLS = ("+watch", "+multi", "+exec", "+hget", "+hmget", "+hset")
 USERS = {"ann": ("on", f">{SECRET}", "-@all", *KEYS, *LOCKS, *CELLS, "+wait", "+cluster|slots")}

@@ -15,8 +15,9 @@ local me = channel .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(KEYS[1], KEYS[2], ttl, keep) end
 if not owner then
-  owner = pass_on(redis.call('ZPOPMIN', KEYS[3])[1], offer, keep, me)
+  owner = pass_on(offer, keep, me)
   if not owner then
+    redis.pcall('ZREM', KEYS[3], me)
     redis.call('SET', KEYS[1], holder, 'PX', ttl)
     return next_fence(KEYS[2], 0, keep)
   end

@@ -77,16 +77,13 @@ end
 -- returns what its key holds then, or nil if there is none, or if it is `me`, which waits no more. A
 -- waiter that this user may not notify keeps its place, and asks by itself when the last lease would
 -- have ended.
-local function pass_on(first, offer, keep, me)
+local function pass_on(offer, keep, me)
+  local first = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
   while first and first ~= me do
     local channel, holder = string.match(first, '^(%S+) (.*)$')
-    local shares = kind_of(first)
-    local reached = notify(channel, holder)
-    if reached < 0 then
-      redis.call('ZADD', KEYS[3], 0, first)
-      redis.call('ZREM', KEYS[3], me or '')
-      return
-    end
+    local shares, reached = kind_of(first), notify(channel, holder)
+    if reached < 0 then return end
+    redis.call('ZREM', KEYS[3], first)
     if shares then if_present('ZREM', KEYS[3] .. ':kinds', holder) end
     if reached > 0 and shares then
       begin_sharing(shares, keep, offer)
@@ -101,6 +98,6 @@ local function pass_on(first, offer, keep, me)
       have_it_guarded(channel, offer)
       return holder
     end
-    first = redis.pcall('ZPOPMIN', KEYS[3])[1]
+    first = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
   end
 end

@@ -5,8 +5,8 @@
 -- Result  1 if the lock, or a share of it, was released, 0 if another holder has it, -1 if it is free
 -- The counter outlives the ttl of the lock by its lifetime, so it is not refreshed here.
 local owner, holder = redis.call('GET', KEYS[1]), ARGV[4]
-local first = owner and (owner == holder or holder == '') and redis.call('ZPOPMIN', KEYS[3])[1]
-if owner == holder and not first then
+-- The usual case: there are no waiters.
+if owner == holder and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
   return 1
 end
@@ -26,7 +26,6 @@ if shares and end_of(KEYS[1], holder, now) then
     end
     return 1
   end
-  first = redis.pcall('ZPOPMIN', KEYS[3])[1]
 elseif not owner or (owner ~= holder and holder ~= '') then
   local me = ARGV[3] .. ' ' .. holder
   redis.call('ZREM', KEYS[3], me)
@@ -36,5 +35,5 @@ elseif not owner or (owner ~= holder and holder ~= '') then
   if shares then offer_shares(shares, ARGV[2]) end
   return owner and 0 or -1
 end
-if not pass_on(first, ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end
+if not pass_on(ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end
 return 1

@@ -24,7 +24,7 @@ local function granted()
   return tonumber(fence)
 end
 
-if not owner then owner = pass_on(redis.call('ZPOPMIN', KEYS[3])[1], offer, keep, me) end
+owner = owner or pass_on(offer, keep, me)
 if not owner then
   begin_sharing(shares, keep, ttl)
   return granted()

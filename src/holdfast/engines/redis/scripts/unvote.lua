@@ -59,16 +59,13 @@ if frees_nothing or not (is_free or lets_in) then return result end
 -- can all have the lock together, so they do not count.
 local woken = 0
 while delay ~= '' and woken < 4 do
-  local first = redis.call('ZPOPMIN', queue)[1]
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
   if not first then break end
   local target, waiter = string.match(first, '^(%S+) (.*)$')
+  local reached = redis.pcall('PUBLISH', target, woken < 2 and waiter or waiter .. ' ' .. delay)
+  if type(reached) ~= 'number' then break end  -- this user may not: the waiter asks by itself
+  redis.call('ZREM', queue, first)
   local reads = redis.call('ZREM', queue .. ':kinds', waiter) == 1
-  if woken >= 2 then waiter = waiter .. ' ' .. delay end
-  local reached = redis.pcall('PUBLISH', target, waiter)
-  if type(reached) ~= 'number' then  -- this user may not publish there: the waiter asks by itself
-    redis.call('ZADD', queue, 0, first)
-    break
-  end
   if reached > 0 and not reads then woken = woken + 1 end
 end
 return result

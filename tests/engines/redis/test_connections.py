@@ -112,6 +112,16 @@ def test_protected_mode_is_reported_at_once(invite: Invite, login: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_server_with_too_many_clients_says_so(invite: Invite) -> None:
+    with RedisServer() as server, server.connect(5) as last:
+        assert last.command("CONFIG", "SET", "maxclients", 1) == "OK"
+        ann = invite(server.url)
+        assert "max number of clients" in ann.refused()[server.address]
+        assert last.command("CONFIG", "SET", "maxclients", 100) == "OK"
+        ann(ann.takes().release)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("user", "password", "why"),
     [

@@ -128,11 +128,15 @@ def _is_anonymous(settings: Mapping[str, Any]) -> bool:
     return not settings.keys() & {"password", "credential_provider"}
 
 
+REFUSALS = (b"-NOAUTH", b"-DENIED", b"-ERR max number of clients")
+
+
 def _refuse(reply: bytes) -> None:
     """Raise what a server refuses an anonymous connection for. One that requires a password refuses
     a short command with an error, but closes the connection on a long one, without a reason. One in
-    protected mode gives its reason, and closes. So such a connection begins with a PING."""
-    if reply.startswith((b"-NOAUTH", b"-DENIED")):
+    protected mode, or with too many clients, gives its reason, and closes. So such a connection
+    begins with a PING. Any other error to that means nothing."""
+    if reply.startswith(REFUSALS):
         raise RedisError(reply[1:].decode().strip())
 
 

@@ -24,15 +24,13 @@ class Scan:
     reports nothing about it."""
 
     def __init__(self) -> None:
-        self.found: list[frozenset[str]] = []
+        self.found: set[str] = set()
         self._sorted: list[str] = []
-        self._counted = 0
 
     def after(self, key: str) -> Sequence[str]:
         """The keys that come after this one, in order."""
-        if self._counted < len(self.found):
-            self._counted = len(self.found)
-            self._sorted = sorted(frozenset().union(*self.found))
+        if len(self._sorted) < len(self.found):
+            self._sorted = sorted(self.found)
         return self._sorted[bisect_right(self._sorted, key) :]
 
 
@@ -78,7 +76,7 @@ class Inspector:
                 return [failed(replies[0])]
             following, fences = replies[0]
             keys = (key_of_fence(fence, in_cluster=self._in_cluster) for fence in fences)
-            scan.found.append(frozenset(key for key in keys if key is not None))
+            scan.found.update(key for key in keys if key is not None)
             if following == b"0":
                 _put(self._complete, request.prefix, scan)
                 found = scan.after(request.after)

@@ -34,7 +34,7 @@ CLIENT_ERRORS = 2000
 """From this number on, an error is not the server's, but PyMySQL's."""
 
 IDLE = 1.0
-"""A connection that was idle for longer is pinged before it is used; the ping may take as long."""
+"""A connection that was idle for longer is pinged before it is used; the ping takes no longer."""
 
 FLAGS = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
 """UPDATE counts the rows that it finds, and a transaction is sent at once."""

@@ -256,14 +256,13 @@ class PostgresConnection:
 def open_connection(
     parameters: Mapping[str, str], clock: Clock, until: float
 ) -> PostgresConnection:
-    """Connect, by blocking, to the first address that will do. Each has its part of the time. As
-    with libpq, a login that was refused is refused by all."""
+    """Connect, by blocking, to the first address that will do. Each has half of the time that is
+    left, and the last one all of it. As with libpq, a login that was refused is refused by all."""
     errors: list[str] = []
-    addresses = addresses_of(parameters)
-    for number, address in enumerate(addresses):
-        now = clock()
+    *others, last = addresses_of(parameters)
+    for address in (*others, last):
         try:
-            return _connect(address, clock, now + (until - now) / (len(addresses) - number))
+            return _connect(address, clock, until if address is last else (clock() + until) / 2)
         except BrokenError as error:
             errors.append(str(error))
     raise BrokenError("; ".join(dict.fromkeys(errors)))

@@ -1080,8 +1080,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: two extensions move a lease at once",
         "engines/zookeeper/locks.py",
-        "            if not self._registry.begin_move(claim, mover):",
-        "            if claim.mover:",
+        "                if self._registry.begin_move(claim, mover):",
+        "                if not claim.mover:",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
@@ -1101,8 +1101,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a lease without a place writes to the root",
         "engines/zookeeper/locks.py",
-        "if claim.doubtful or not claim.place:",
-        "if claim.doubtful:",
+        "        if claim.doubtful or not claim.place:\n",
+        "        if claim.doubtful:\n",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(

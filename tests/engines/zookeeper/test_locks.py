@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoNodeError, RuntimeInconsistency
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Held
 from holdfast.engines.zookeeper.commands import Tree, name_of
 from holdfast.engines.zookeeper.locks import Locks
@@ -70,7 +71,7 @@ def end_of(steps: Calls[list[Answer]], replies: list[Any]) -> list[Answer]:
 
 def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
     """The request to move it has been sent, and is not answered yet."""
-    steps = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    steps = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(steps)
     step = steps.send([])
     assert isinstance(step, Send)
@@ -113,7 +114,7 @@ def test_a_move_whose_reply_was_lost_is_looked_for(
 ) -> None:
     old = claim.place.rpartition("/")[2]
     move(locks, claim).close()
-    renewing = locks.move_to_longer_session(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    renewing = locks.extend_one(Extend("job", "ann", 10.0, 7), claim, 0.0)
     looking = next(renewing)
     assert isinstance(looking, Send)
     assert looking.session is LONGER, "a server that knows what came of the move"
@@ -125,39 +126,46 @@ def test_a_move_whose_reply_was_lost_is_looked_for(
     assert end_of(renewing, [SimpleNamespace()]) == [DONE]
 
 
-@pytest.mark.parametrize("line", range(8))
+@pytest.mark.parametrize("line", range(12))
 def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, line: int) -> None:
     """Whichever line of the one is the last before the other: it would take it for a loss."""
-    moves = [
-        locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
-        for ttl in (50.0, 60.0)
-    ]
-    refused: list[Answer] = []
+    moves = [locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
+    steps: list[Send | Sleep] = []
 
-    def begin(steps: Calls[list[Answer]]) -> None:
-        try:
-            next(steps)
-        except StopIteration as end:
-            refused.extend(end.value)
+    def begin(move: Calls[list[Answer]]) -> None:
+        steps.append(next(move))
 
-    with meanwhile(line, ("move_to_longer_session", "begin_move"), lambda: begin(moves[1])):
+    with meanwhile(line, ("extend_one", "begin_move"), lambda: begin(moves[1])):
         begin(moves[0])
-    assert [type(each) for each in refused] == [Failed]
+    assert sorted(type(each).__name__ for each in steps) == ["Send", "Sleep"]
 
 
-def test_one_move_at_a_time(locks: Locks, claim: Claim) -> None:
-    first = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
-    next(first)
-    with pytest.raises(StopIteration) as end:
-        next(locks.move_to_longer_session(Extend("job", "ann", 50.0, 7), claim, 0.0))
-    [answer] = end.value.value
-    assert isinstance(answer, Failed)
-    first.close()
-    next(locks.move_to_longer_session(Extend("job", "ann", 50.0, 7), claim, 0.0))
+@pytest.mark.parametrize("ttl", [10.0, 50.0])
+def test_an_extension_waits_until_a_move_is_over(locks: Locks, claim: Claim, ttl: float) -> None:
+    moving = move(locks, claim)
+    waiting = locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0)
+    assert isinstance(next(waiting), Sleep)
+    moving.send([["created", True]])
+    assert isinstance(waiting.send([]), Sleep)
+    assert end_of(moving, [SimpleNamespace()]) == [DONE]
+    writing = waiting.send([])
+    assert isinstance(writing, Send)
+    assert writing.session is LONGER, "where the place is now"
+    assert end_of(waiting, [SimpleNamespace()]) == [DONE]
+
+
+def test_an_extension_that_is_overtaken_by_a_move_begins_again(locks: Locks, claim: Claim) -> None:
+    renewing = locks.extend_one(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    next(renewing)
+    claim.session, claim.owner = LONGER, 2  # another exchange has found it there
+    claim.found(f"/job/{name_of(2, 'ann', 7)}")
+    assert isinstance(renewing.send([NoNodeError()]), Sleep)
+    assert isinstance(renewing.send([]), Send)
+    assert end_of(renewing, [SimpleNamespace()]) == [DONE]
 
 
 def test_a_lease_that_was_released_is_not_moved(locks: Locks, claim: Claim) -> None:
-    moving = locks.move_to_longer_session(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    moving = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(moving)  # the longer session is being connected
     releasing = locks.release(SHORTER, [claim])
     next(releasing)
@@ -189,10 +197,10 @@ def test_a_lease_whose_place_is_gone_after_a_lost_move_is_lost(
     """Its session ended before the move arrived. Nothing is written to another node: the path of no
     place would be that of the root."""
     move(locks, claim).close()
-    renewing = locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
+    renewing = locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0)
     next(renewing)
     assert end_of(renewing, [None, []]) == [NOT_YOURS]
-    again = locks.move_to_longer_session(Extend("job", "ann", ttl, 7), claim, 0.0)
+    again = locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0)
     with pytest.raises(StopIteration) as end:
         next(again)
     assert end.value.value == [NOT_YOURS]

@@ -178,17 +178,22 @@ class Exchanges:
         self, requests: Sequence[Extend], claims: dict[int, Claim], until: float
     ) -> list[Part]:
         now, parts = self.clock(), list[Part]()
-        live = {number: claim for number, claim in claims.items() if claim.ends_at > now}
-        for number, claim in list(live.items()):
-            if claim.doubtful or not claim.place or requests[number].ttl > claim.session.ttl:
-                move = partial(
-                    self._locks.move_to_longer_session, requests[number], live.pop(number), now
-                )
-                parts.append(([number], self._exchange(move, until)))
-        for session, group in _by_session(live):
+        alone, together = dict[int, Claim](), dict[int, Claim]()
+        for number, claim in claims.items():
+            if claim.ends_at > now:
+                is_clear = claim.place and not claim.doubtful
+                fits = requests[number].ttl <= claim.session.ttl
+                (together if is_clear and fits else alone)[number] = claim
+        for session, group in _by_session(together):
+            if len(group) == 1:
+                alone |= group
+                continue
             asked = [requests[number] for number in group]
             extend = partial(self._locks.extend, session, asked, list(group.values()), now)
             parts.append((list(group), self._exchange(extend, until)))
+        for number, claim in alone.items():
+            extend = partial(self._locks.extend_one, requests[number], claim, now)
+            parts.append(([number], self._exchange(extend, until)))
         return parts
 
     def _releases(self, claims: dict[int, Claim], until: float) -> list[Part]:

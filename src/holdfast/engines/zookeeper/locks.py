@@ -52,8 +52,8 @@ OLD_ENOUGH = 0.1
 than that, unless its process was stopped."""
 
 LOOK_AGAIN = 0.02
-"""After at most this many seconds, a try looks again whether other tries have deleted their places.
-"""
+"""After at most this many seconds, a try looks again whether other tries have deleted their places,
+and an extension whether another one of the same lease is over."""
 
 MOVING = Failed.at("ZooKeeper", "another extension of this lease is under way")
 
@@ -227,28 +227,33 @@ class Locks:
                 answers.append(NOT_YOURS)
         return answers
 
-    def move_to_longer_session(
-        self, request: Extend, claim: Claim, asked_at: float
-    ) -> Calls[list[Answer]]:
-        """Extend a lease beyond the timeout of its session: replace its place by one of another
-        session, with the same number, so that no other place comes between."""
-        mover = object()
-        try:
-            if not self._registry.begin_move(claim, mover):
-                return [MOVING]
-            if claim.doubtful:
-                yield from self._find(claim)
-            if claim.place and request.ttl > claim.session.ttl:
-                yield from self._replace(claim, request.ttl)
-            if claim.doubtful or not claim.place:
-                return [NOT_YOURS]
-            return (yield from self.extend(claim.session, [request], [claim], asked_at))
-        finally:
-            if claim.mover is mover:
-                claim.mover = None
+    def extend_one(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+        """Extend a lease whose place may be in doubt, or is to be replaced, to extend it beyond the
+        timeout of its session. This waits until another exchange that does the same is over."""
+        mover, answers = object(), list[Answer]((MOVING,))
+        while answers == [MOVING]:
+            try:
+                if self._registry.begin_move(claim, mover):
+                    answers = yield from self._extend_one(request, claim, asked_at)
+            finally:
+                if claim.mover is mover:
+                    claim.mover = None
+            if answers == [MOVING]:
+                yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
+        return answers
+
+    def _extend_one(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+        if claim.doubtful:
+            yield from self._find(claim)
+        if claim.place and request.ttl > claim.session.ttl:
+            yield from self._replace(claim, request.ttl)
+        if claim.doubtful or not claim.place:
+            return [NOT_YOURS]
+        return (yield from self.extend(claim.session, [request], [claim], asked_at))
 
     def _replace(self, claim: Claim, ttl: float) -> Calls[None]:
-        """Replace the place; it stays in doubt if it was gone."""
+        """Replace the place by one of another session, with the same number, so that no other place
+        comes between. It stays in doubt if it was gone."""
         session = self._sessions.of(ttl)
         yield Send(session, [])  # connected, from here on
         if session.ttl < ttl:

@@ -63,6 +63,19 @@ def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast, code:
         assert client.inspect("boss") is None
 
 
+def test_it_sees_the_end_of_a_term_whatever_it_was_started_by(holdfast: Holdfast) -> None:
+    """As a program does that ignores SIGCHLD, so as not to wait for what it has started."""
+
+    def ignore() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    process = holdfast.start("elect", "boss", "-c", SHOW, preexec_fn=ignore)
+    first, second = facts(process)[0], facts(process)[0]
+    assert first < second
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+
+
 def test_it_campaigns_again_after_a_loss(holdfast: Holdfast) -> None:
     process = holdfast.start("elect", "--ttl", "2", "boss", "-c", f"{SHOW}; exec sleep 600")
     term, pid = facts(process)

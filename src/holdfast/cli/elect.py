@@ -89,6 +89,7 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
     heeded = {
         signum for signum in FORWARDED - _STOPS if signal.getsignal(signum) is not signal.SIG_IGN
     }
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would leave no exit code of a term
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, heeded | {signal.SIGCHLD})
     parent = _Parent(frozenset(heeded), frozenset(mask), output)
     server = 0

@@ -8,28 +8,25 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from holdfast.lab.servers.process import (
     HOST,
     ServerFailed,
-    ServerProcess,
     free_port,
     in_wheel,
     required,
-    wait_until,
 )
 from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.etcd_links import Links
-from tests.equipment.servers.group import ServerGroup, within
+from tests.equipment.servers.group import ElectingGroup, Member, within
 
 ANSWER_WITHIN = 2.0
 EVERYTHING = base64.b64encode(b"\0").decode()
 
 
-class EtcdServer(ServerProcess):
+class EtcdServer(Member):
     """One member. What it is asked from outside goes through its JSON gateway.
 
     program        the server's program: `find_etcd()` unless given, or `find_etcd_wheel()`
@@ -172,8 +169,8 @@ class EtcdServer(ServerProcess):
             raise OSError(str(error)) from error
 
 
-class EtcdCluster(ServerGroup):
-    """Members that elect a leader: three unless said otherwise.
+class EtcdCluster(ElectingGroup[EtcdServer]):
+    """Three members unless said otherwise.
 
     partable  whether there is a network between the members from which one can be cut off
     """
@@ -199,25 +196,10 @@ class EtcdCluster(ServerGroup):
             )  # it answers when a leader has been elected
         self._links = Links(self.servers) if partable else None
 
-    def members(self) -> Sequence[EtcdServer]:
-        """The servers."""
-        return self.servers
-
     @property
     def url(self) -> str:
         """All of them: `etcd://host:port,host:port,...`."""
         return "etcd://" + ",".join(server.address for server in self.servers)
-
-    def start(self) -> Self:
-        """Start all together, since none of them serves before a majority is there."""
-        self._choose_ports()
-        try:
-            with ThreadPoolExecutor(len(self.servers)) as pool:
-                list(pool.map(EtcdServer.start, self.servers))
-        except BaseException:
-            self.close()
-            raise
-        return self
 
     def close(self) -> None:
         """Stop all, and remove their temporary folders."""
@@ -233,27 +215,8 @@ class EtcdCluster(ServerGroup):
         """Let all members hear one another again."""
         self._network().heal()
 
-    def leader(self) -> EtcdServer:
-        """The member that leads, once those that answer agree on one."""
-        found: list[EtcdServer] = []
-
-        def agreed() -> bool:
-            found[:] = [each for each in self.servers if _says_it_leads(each)]
-            return len(found) == 1
-
-        wait_until(agreed, "one leader", self.request_timeout)
-        return found[0]
-
-    def followers(self) -> list[EtcdServer]:
-        """The other members."""
-        leader = self.leader()
-        return [each for each in self.servers if each is not leader]
-
-    def _choose_ports(self) -> None:
-        """Before the first start: each member must know those of the others."""
-        for server in self.servers:
-            if not server.port:
-                server.choose_ports()
+    def choose_ports(self) -> None:
+        super().choose_ports()
         if self._links is not None and self.servers[0].links is None:
             self._links.start()
             for server in self.servers:
@@ -263,13 +226,6 @@ class EtcdCluster(ServerGroup):
         if self._links is None:
             raise ServerFailed("nothing can be cut off from a cluster that is not `partable`")
         return self._links
-
-
-def _says_it_leads(server: EtcdServer) -> bool:
-    try:
-        return server.alive and server.is_leader()
-    except (OSError, ServerFailed):
-        return False  # killed, frozen or cut off
 
 
 def find_etcd() -> str:

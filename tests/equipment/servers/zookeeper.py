@@ -3,14 +3,13 @@
 import shutil
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.servers.process import HOST, ServerProcess, free_port, required, wait_until
+from holdfast.lab.servers.process import HOST, free_port, required
 from tests.equipment.servers.certificates import Certificates
-from tests.equipment.servers.group import ServerGroup, within
+from tests.equipment.servers.group import ElectingGroup, Member, within
 from tests.equipment.servers.proxy import Proxy
 
 ANSWER_WITHIN = 2.0
@@ -37,7 +36,7 @@ PeerPorts = tuple[int, int]
 """Where a member listens for the others: for what a leader says, and for elections."""
 
 
-class ZooKeeperServer(ServerProcess):
+class ZooKeeperServer(Member):
     """One server.
 
     tick          its tick in seconds
@@ -163,8 +162,8 @@ class ZooKeeperServer(ServerProcess):
         super().close()
 
 
-class ZooKeeperEnsemble(ServerGroup):
-    """Members that elect a leader: three unless said otherwise.
+class ZooKeeperEnsemble(ElectingGroup[ZooKeeperServer]):
+    """Three members unless said otherwise.
 
     partable  whether there are proxies between the members, so that one can be cut off
     """
@@ -190,10 +189,6 @@ class ZooKeeperEnsemble(ServerGroup):
         self.partable = partable
         self._links: dict[tuple[int, int], tuple[Proxy, Proxy]] = {}
 
-    def members(self) -> Sequence[ZooKeeperServer]:
-        """The servers."""
-        return self.servers
-
     @property
     def url(self) -> str:
         """All of them: `zookeeper://host:port,host:port,...`."""
@@ -205,39 +200,9 @@ class ZooKeeperEnsemble(ServerGroup):
         return f"zookeeper://{places}?{servers[0].terms}"
 
     def choose_ports(self) -> None:
-        """Choose all ports, before the first start: each member must know those of the others."""
-        for server in self.servers:
-            if not server.port:
-                server.choose_ports()
-
-    def start(self) -> Self:
-        """Start all together, since none of them serves before a majority is there."""
-        self.choose_ports()
+        super().choose_ports()
         if self.partable and not self._links:
             self._lay_links()
-        try:
-            with ThreadPoolExecutor(len(self.servers)) as pool:
-                list(pool.map(ZooKeeperServer.start, self.servers))
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def leader(self) -> ZooKeeperServer:
-        """The member that leads, once those that answer agree on one."""
-        found: list[ZooKeeperServer] = []
-
-        def agreed() -> bool:
-            found[:] = [each for each in self.servers if _says_it_leads(each)]
-            return len(found) == 1
-
-        wait_until(agreed, "one leader", self.request_timeout)
-        return found[0]
-
-    def followers(self) -> list[ZooKeeperServer]:
-        """The other members."""
-        leader = self.leader()
-        return [each for each in self.servers if each is not leader]
 
     def cut_off(self, server: ZooKeeperServer) -> None:
         """Lose whatever this member and the others say to each other. Clients still reach it."""
@@ -270,13 +235,6 @@ class ZooKeeperEnsemble(ServerGroup):
     def _found_by(self, one: ZooKeeperServer, other: ZooKeeperServer) -> PeerPorts:
         speech, election = self._links[one.number, other.number]
         return (speech.port, election.port)
-
-
-def _says_it_leads(server: ZooKeeperServer) -> bool:
-    try:
-        return server.alive and server.is_leader()
-    except OSError:
-        return False  # killed, frozen or cut off
 
 
 def find_java() -> str:

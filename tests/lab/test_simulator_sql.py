@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast.engines.sql.dialect import Results, Statement, Text
+from holdfast.engines.sql.waiters import LONGEST_LIFE
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
+from holdfast.lab.simulator.faults import Jump, Kill
 from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.sql.server import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
@@ -83,3 +86,16 @@ def test_a_takeover_without_a_new_fence_is_found(monkeypatch: pytest.MonkeyPatch
 def test_a_waiter_that_stays_in_the_queue_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch, "leave", "WHERE holder", "WHERE false AND holder")
     assert "lock left behind" in labels(0, 1)
+
+
+def test_a_clock_that_is_set_back_does_not_keep_the_turn_of_a_dead_waiter_that_polled() -> None:
+    """Client 1 is behind a pooler. It dies in the queue, and is offered the lock all the same: for
+    no longer than any waiter may be silent."""
+    works = Section(0.0, "job", None, 2.0, True, None, 1.0)
+    tasks = tuple(Task(client, (replace(works, rest=0.2 * client),)) for client in range(3))
+    set_back, kill = (When(Mark.START, 1, at) for at in (0.5, 0.52))
+    faults = (Jump(set_back, 0, -9.0), Kill(kill, 1))
+    run = play(replace(draw(0, replace(SQL, clients=3)), tasks=tasks, faults=faults, tail=0.0))
+    [granted] = [each for each in run.history.of(Kind.GRANTED) if each.who == "c2"]
+    [released] = [each for each in run.history.of(Kind.RELEASED) if each.who == "c0"]
+    assert granted.at - released.at < LONGEST_LIFE + 0.2

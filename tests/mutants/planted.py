@@ -651,9 +651,16 @@ PLANTED = [
     Mutant(
         "MariaDB: a waiter has a short offer",
         "engines/sql/statements.py",
-        "CASE WHEN {polls} THEN alive_until - {now} ELSE 0 END",
+        "CASE WHEN {polls} THEN {least}(alive_until - {now}, :longest_life) ELSE 0 END",
         "CASE WHEN {polls} THEN 0 ELSE 0 END",
         "tests/engines/sql/test_waiters.py -k offer_for_its_life",
+    ),
+    Mutant(
+        "SQL: a clock that is set back keeps the turn of a dead waiter for longer",
+        "engines/sql/statements.py",
+        "{least}(alive_until - {now}, :longest_life)",
+        "alive_until - {now}",
+        "tests/lab/test_simulator_sql.py -k dead_waiter",
     ),
     Mutant(
         "SQL: a waiter is dead to a statement that began before it was marked",

@@ -478,5 +478,6 @@ CONSTANTS = {
     # A waiter that claims to live longer was marked before the clock was set back. Twice as long: a
     # statement may have begun before the waiter was marked, and goes by the clock of its beginning.
     "life": _micro(2 * LONGEST_LIFE),
+    "longest_life": _micro(LONGEST_LIFE),
     "marker": MARKER,
 }

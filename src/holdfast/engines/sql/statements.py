@@ -44,7 +44,10 @@ CASE WHEN holder = :marker THEN (SELECT min({remaining}) FROM {members} WHERE na
     "alive": """
 CASE WHEN {polls} THEN alive_until BETWEEN {now} AND {now} + :life ELSE {listens} END
 """,
-    "offer_lasts": "{greatest}(:offer, CASE WHEN {polls} THEN alive_until - {now} ELSE 0 END)",
+    # Of a waiter that was marked before the clock was set back, no longer than any may be silent.
+    "offer_lasts": """
+{greatest}(:offer, CASE WHEN {polls} THEN {least}(alive_until - {now}, :longest_life) ELSE 0 END)
+""",
     "notify": "",
     "from_first_waiter": "FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1",
     # The last place, and whether no other has that of the asker: it lost it for being stopped, and

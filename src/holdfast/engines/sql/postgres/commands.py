@@ -120,7 +120,10 @@ SLOTS = {
 
 _TYPES = {
     "bytea": ("key", "holder", "only", "marker", "prefix", "after", "value"),
-    "bigint": ("ttl", "offer", "life", "own_life", "deadline", "place", "limit", "expect"),
+    "bigint": (
+        *("ttl", "offer", "life", "own_life", "longest_life"),
+        *("deadline", "place", "limit", "expect"),
+    ),
     "integer": ("shares", "pid"),
     "boolean": ("again", "is_text"),
     "text": ("listener",),

@@ -2,6 +2,7 @@
 
 from holdfast.engines.sql.engine import drift
 from holdfast.engines.sql.postgres import GUARANTEES
+from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE
 from holdfast.lab.simulator.engines import SimulatedEngine
 from holdfast.lab.simulator.sql.server import SqlServer
 from holdfast.lab.simulator.sql.store import SqlStore
@@ -13,7 +14,7 @@ ENGINE = SimulatedEngine(
     ttls=(0.5, 1.0, 2.0),
     min_ttl=GUARANTEES.min_ttl,
     loses_data=False,
-    lengthens=2.0,
+    lengthens=2.0 + LONGEST_LIFE - SHORTEST_LIFE,  # a lease, and the turn of a dead poller
     fair=True,
     busy=0.7,
 )

@@ -38,7 +38,11 @@ class Stage:
         """Everything that somebody still has: locks, places in queues, tickets, processes."""
         now = self.timeline.now
         rows = self.node.table.rows
-        found: list[object] = [row for row in rows.values() if row.is_held(now) or row.queue]
+        found: list[object] = [
+            row
+            for row in rows.values()
+            if row.queue or any(end > now for end in row.holders.values())
+        ]
         for client in self.clients:
             loops = client.loops
             found += [waiter_id for waiter_id in client.notifications if waiter_id not in loops]

@@ -171,7 +171,7 @@ def test_max_hold_ends_the_lease_at_that_instant() -> None:
     stage.run(TTL)
     assert told == [2.5 * TTL]
     assert "max_hold" in lease.why
-    assert not stage.node.table.rows["job"].is_held(stage.timeline.now)
+    assert stage.leftovers() == []
 
 
 def test_renewals_that_fall_due_together_go_out_together() -> None:

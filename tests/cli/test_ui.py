@@ -26,7 +26,7 @@ def test_the_link_works_and_a_lock_is_broken(holdfast: Holdfast, tmp_path: Path)
     visitor.sign_in(link.query.removeprefix("token="))
     assert visitor.status("GET", "", Host="evil.example") == 421
     row = visitor.find("stuck")
-    asked = {"name": "stuck", "fence": row["fence"], "holder": "", "reason": "it hangs"}
+    asked = {"name": "stuck", "holder": row["members"][0]["id"], "reason": "it hangs"}
     assert visitor.status("POST", f"locks/{row['id']}/break", asked) == 200
     assert json.loads(audit.read_text())["reason"] == "it hangs"
     assert holder.wait() == 70

@@ -66,17 +66,17 @@ async def assert_free(stage: Stage, watcher: Actor, name: str, cut: Cut) -> None
 
 
 async def warm(stage: Stage, *actors: Actor) -> None:
-    """Each has connected, held, extended and waited: what a client keeps until it is closed is
+    """Each has connected, waited, held and extended: what a client keeps until it is closed is
     there."""
     other = stage.client()
     lease = await other.lock("warm").acquire()
     for actor in actors:
+        with suppress(EngineUnavailable):  # by so short a deadline, which may cost connections
+            await actor(actor.lock("warm").acquire, timeout=0.01)
         crowd = (actor.client.lock(f"warm {n}").acquire() for n in range(20))
         for one in await asyncio.gather(*crowd):  # as many at once as it can ask
             await one.extend()
             await one.release()
-        with suppress(EngineUnavailable):  # by so short a deadline
-            await actor(actor.lock("warm").acquire, timeout=0.01)
     await lease.release()
     await other.aclose()
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Release, Request
 from holdfast.engines.offload import Offloaded
+from tests.patience import wait_for
 
 PATIENCE = 30.0
 
@@ -151,13 +152,15 @@ def test_the_end_of_one_request_is_not_taken_for_that_of_another() -> None:
     asyncio.run(main())
 
 
+def no_more_threads(thread: threading.Thread) -> None:
+    """In place of `Thread.start`."""
+    raise RuntimeError("can't start new thread")
+
+
 def test_where_no_thread_can_be_had_it_fails_until_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fault: `RuntimeError`, and no request was answered any more."""
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
 
     async def main() -> None:
         slow = Slow()
@@ -165,7 +168,7 @@ def test_where_no_thread_can_be_had_it_fails_until_there_is_one(
         store = Offloaded(slow, "slow", time.monotonic)
         until = time.monotonic() + PATIENCE
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
+            patch.setattr(threading.Thread, "start", no_more_threads)
             [answer] = await store.ask([Acquire("job", "me", 30.0)], until)
             assert isinstance(answer, Failed)
         assert await store.ask([Release("job", "me")], until) == [DONE]
@@ -175,20 +178,56 @@ def test_where_no_thread_can_be_had_it_fails_until_there_is_one(
     asyncio.run(main())
 
 
-def test_one_that_was_never_used_is_closed_where_no_thread_can_be_had(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "asked", [[], [Acquire("job", "me", 30.0)], [Extend("job", "me", 30.0, 1)]]
+)
+def test_it_is_closed_where_no_thread_can_be_had(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Request]
 ) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
+    """The faults: `RuntimeError`; a worker that had been started stayed."""
     slow = Slow()
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    slow.answers.set()
 
     async def main() -> None:
-        await Offloaded(slow, "slow", time.monotonic).close()
+        store = Offloaded(slow, "slow", time.monotonic)
+        for request in asked:
+            assert await store.ask([request], time.monotonic() + PATIENCE) == [DONE]
+        slow.answers.clear()
+        monkeypatch.setattr(threading.Thread, "start", no_more_threads)
+        await store.close()
 
+    before = set(threading.enumerate())
     asyncio.run(main())
     assert slow.answers.is_set()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_worker_whose_start_was_interrupted_ends_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a Ctrl-C, as the caller waited for it. The faults: what was asked about that holder later
+    failed, and closing waited for a worker that the other one had ended in place of."""
+    start = threading.Thread.start
+
+    def is_interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        monkeypatch.setattr(threading.Thread, "start", start)
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        slow = Slow()
+        slow.answers.set()
+        store = Offloaded(slow, "slow", time.monotonic, workers=2)
+        until = time.monotonic() + PATIENCE
+        monkeypatch.setattr(threading.Thread, "start", is_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            await store.ask([Acquire("job", "me", 30.0)], until)
+        assert await store.ask([Release("job", "me")], until) == [DONE]
+        await asyncio.wait_for(store.close(), PATIENCE)
+
+    before = set(threading.enumerate())
+    asyncio.run(main())
+    wait_for(lambda: set(threading.enumerate()) <= before)
 
 
 def test_an_extension_does_not_wait_for_a_worker() -> None:

@@ -18,6 +18,9 @@ from holdfast.core.ports import Clock, Store
 GRACE = 0.05
 """How much later than the worker the task gives up, so that it gets the worker's reason."""
 
+ENDS_EVERY = 0.001
+"""How often closing looks whether the workers have ended."""
+
 WORKERS = 32
 """How many ask at most, for a store that does not limit it itself."""
 
@@ -58,13 +61,12 @@ class Offloaded:
             if not await before.wait(until - self._clock()):
                 return self._failed(requests, "an earlier request of this holder is pending")
         job = Job(self._store.ask, requests, until)
+        workers = self._renewer if isinstance(requests[0], Extend) else self._workers
+        if not workers.submit(job.run, job.report):
+            return self._failed(requests, "no thread can be started to ask it")
         for holder in holders:
             self._asking[holder] = job
         job.at_end.append(lambda: self._asked(holders, job))
-        workers = self._renewer if isinstance(requests[0], Extend) else self._workers
-        if not workers.submit(job.run, job.report):
-            self._asked(holders, job)
-            return self._failed(requests, "no thread can be started to ask it")
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
         finally:
@@ -76,10 +78,12 @@ class Offloaded:
         job = Job(self._store.close)
         if self._workers.submit(job.run, job.report):
             await job.wait()
-            for workers in (self._workers, self._renewer):
-                await asyncio.to_thread(workers.end)
         else:
             job.run()
+        for workers in (self._workers, self._renewer):
+            workers.end()
+            while workers.is_running():  # noqa: ASYNC110 - to wait for a thread needs another one
+                await asyncio.sleep(ENDS_EVERY)
         job.result()
 
     def abandon(self) -> None:
@@ -88,7 +92,7 @@ class Offloaded:
         if not self._workers.submit(self._store.close, lambda: None):
             self._store.close()
         for workers in (self._workers, self._renewer):
-            workers.end(wait=False)
+            workers.end()
         self._begin()
 
     def forget(self) -> None:
@@ -197,12 +201,13 @@ class Workers:
         self._jobs.put((run, report))
         return True
 
-    def end(self, *, wait: bool = True) -> None:
-        """End the workers when they have done what they were given."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads if wait else ():
-            thread.join()
+    def end(self) -> None:
+        """Have the workers end when they have done what they were given."""
+        self._jobs.put(None)
+
+    def is_running(self) -> bool:
+        """Whether there is a worker."""
+        return any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -212,3 +217,4 @@ class Workers:
                 self._spare += 1
             report()
             del job, run, report  # or they would live until the next one
+        self._jobs.put(None)  # for the next one

@@ -426,6 +426,22 @@ class TestCancelOnLoss:
 
         asyncio.run(main())
 
+    def test_nothing_is_left_of_inner_blocks(self, line: Line) -> None:
+        """The fault: of each, what cancels its body was kept as long as the lease."""
+
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                lock = client.lock("job", reentrant=True, cancel_on_loss=True)
+                async with lock:
+                    for _ in range(100):
+                        async with lock:
+                            pass
+                    gc.collect()
+                    terms = [each for each in gc.get_objects() if type(each) is asyncio.Timeout]
+                    assert len(terms) < 10
+
+        asyncio.run(main())
+
     def test_another_cancellation_goes_first(self, line: Line) -> None:
         async def work(client: AsyncClient) -> None:
             async with client.lock(

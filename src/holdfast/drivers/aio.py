@@ -87,6 +87,11 @@ def end_now(term: asyncio.Timeout) -> None:
         term.reschedule(asyncio.get_running_loop().time())
 
 
+def _end_all(terms: list[asyncio.Timeout]) -> None:
+    for term in terms:
+        end_now(term)
+
+
 T = TypeVar("T")
 
 HOOKS_EVERY = 0.01
@@ -279,11 +284,13 @@ class AsyncDriver(Driver):
     async def cancel_on_loss(self, lease: LeaseState) -> None:
         """Cancel the running task when the lease is lost, until `was_cancelled_by_loss`."""
         term = await asyncio.timeout(None).__aenter__()
-        self._terms.setdefault(lease, []).append(term)
+        terms = self._terms.get(lease)
+        if terms is None:
+            terms = self._terms[lease] = []
+            lease.callbacks += (partial(_end_all, terms),)
+        terms.append(term)
         if lease.is_lost(self.runtime.clock()):
             end_now(term)
-        else:
-            lease.callbacks += (partial(end_now, term),)
 
     async def was_cancelled_by_loss(self, lease: LeaseState, error: BaseException | None) -> bool:
         """The block that `cancel_on_loss` was called for is over; True if `error` is the

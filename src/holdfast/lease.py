@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Generic, Literal, NoReturn, Self, TypeVar, overload
 from weakref import ref
 
-from holdfast.core.holding import explain_unguarded, extend, mark_lost, wait_min_hold
+from holdfast.core.holding import explain_unguarded, extend, wait_min_hold
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.release import (
@@ -115,8 +115,6 @@ class BaseLease(Generic[D]):
             if not lost:
                 state.facade = myself
                 state.callbacks += (call,)
-            elif state.state is HELD:
-                mark_lost(runtime, state, state.why_expired())
         if lost:
             isolated(runtime, call)
 

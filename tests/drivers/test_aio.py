@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import (
     AsyncClient,
+    AsyncLease,
     AsyncLock,
     ClientClosed,
     EngineUnavailable,
@@ -23,6 +24,7 @@ from holdfast import (
 from holdfast.core.messages import Acquire, Extend, Release, Request
 from holdfast.drivers.common import log
 from tests.drivers.line import AsyncStop, Line, go_on
+from tests.patience import wait_for as wait_in_thread
 
 
 async def wait_for(condition: Callable[[], object]) -> None:
@@ -423,6 +425,25 @@ class TestCancelOnLoss:
                 task = asyncio.current_task()
                 assert task is not None
                 assert task.cancelling() == 0
+
+        asyncio.run(main())
+
+    def test_a_loss_that_another_thread_sees_first(self, line: Line) -> None:
+        """The fault: that thread reported it, and could not cancel the body."""
+
+        def see(lease: AsyncLease) -> None:
+            wait_in_thread(lambda: lease.lost)
+            lease.on_lost(lambda lease: None)
+
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                lock = client.lock("job", ttl=0.05, timeout=60, renew=False, cancel_on_loss=True)
+                with pytest.raises(LockLost):  # noqa: PT012 - leaving the block is what raises
+                    async with asyncio.timeout(60), lock as lease:
+                        thread = threading.Thread(target=see, args=(lease,))
+                        thread.start()
+                        thread.join()  # which blocks the loop
+                        await asyncio.Event().wait()
 
         asyncio.run(main())
 

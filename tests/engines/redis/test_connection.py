@@ -24,7 +24,6 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import MAX_PENDING, Connection
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes, Voting
-from holdfast.engines.redis.protocol import load_scripts
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
@@ -258,14 +257,17 @@ FACTS = b"run_id:1\r\nuptime_in_seconds:100"
 
 
 @pytest.mark.parametrize(
-    ("info", "max_ttl"),
+    ("info", "max_ttl", "is_clear"),
     [
-        (FACTS, None),  # another client has just deleted it
-        (b"run_id:1", b"60000"),  # a server that keeps some facts to itself
-        (None, b"60000"),
+        (FACTS, b"60000", True),
+        (FACTS, None, False),  # another client has just deleted it
+        (b"run_id:1", b"60000", False),  # a server that keeps some facts to itself
+        (None, b"60000", False),
     ],
 )
-def test_a_handshake_whose_replies_make_no_sense(info: bytes | None, max_ttl: bytes | None) -> None:
+def test_a_handshake_whose_replies_make_no_sense(
+    info: bytes | None, max_ttl: bytes | None, is_clear: bool
+) -> None:
     """The node has no connection, which is no error of the caller's."""
     client = Client()
     guard = RestartGuard(61.0)
@@ -274,10 +276,19 @@ def test_a_handshake_whose_replies_make_no_sense(info: bytes | None, max_ttl: by
     connection = client.connection = client.nodes.add(address, handshake)
     each = FanOut((acquire("a"),), (connection.index,), 1.0)
     client.nodes.start(each, lambda: None)
-    replies = [info, None, None, max_ttl, *(b"sha" for _ in load_scripts())]
-    client.connect(HELLO + b"".join(map(encode, replies)))
-    assert not connection.ready
-    assert type(each.answers[connection.index][0]) is Failed
+    facts: dict[str, object] = {
+        "CONFIG": [],
+        "SET": None,
+        "INFO": info,
+        "GET": max_ttl,
+        "SCRIPT": b"sha",
+    }
+    connection.opened(client.outgoing.extend)
+    _, *asked = client.sent()
+    client.receive(HELLO + b"".join(encode(facts[name]) for name in asked))
+    assert connection.ready == is_clear
+    if not is_clear:
+        assert type(each.answers[connection.index][0]) is Failed
 
 
 @pytest.mark.parametrize("released_by", ["", "b", "a", "a#0"])

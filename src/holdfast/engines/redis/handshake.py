@@ -76,6 +76,8 @@ class NodeHandshake(Handshake):
         for reply in (stored, theirs, info if self._guarded else None):
             if isinstance(reply, Exception):
                 return failed(reply)
+        if self._guarded and theirs is None:
+            return failed("{holdfast}:max_ttl was deleted by another client just now")
         if theirs is not None and not theirs.isdigit():
             return failed("{holdfast}:max_ttl, the longest ttl of all clients, is no number", inf)
         allowed = self._longest if theirs is None else int(theirs)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import holdfast
-from holdfast.core.messages import Acquire, Failed, Granted, Release
+from holdfast.core.messages import Acquire, Failed, Granted, Held, Release
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
@@ -221,9 +221,8 @@ def test_a_loop_that_was_held_up_reads_an_answer_before_it_declares_a_timeout(
         store: Any = open_engine(urlsplit(server.url), {}).connect_async(host)
         await store.ask((Acquire("holdfast:other", "me", LONG),), clock() + 10)
         server.freeze()
-        asking = asyncio.ensure_future(
-            store.ask((Acquire("holdfast:job", "me", LONG),), clock() + 0.1)
-        )
+        until = clock() + 0.5
+        asking = asyncio.ensure_future(store.ask((Acquire("holdfast:job", "me", LONG),), until))
         await asyncio.sleep(0)  # now it is sent
         [protocol] = store.protocols.values()
         answered = protocol.transport.get_extra_info("socket").fileno()
@@ -233,12 +232,50 @@ def test_a_loop_that_was_held_up_reads_an_answer_before_it_declares_a_timeout(
             select.select([answered], (), (), 10)
 
         # The loop calls it and the timeout in one go, without a look at its sockets in between.
-        asyncio.get_running_loop().call_at(store._timer.when() - 1e-6, hold_up)
+        asyncio.get_running_loop().call_later(0, hold_up)
+        while clock() < until + 0.01:
+            pass
         [answer] = await asking
         assert isinstance(answer, Granted), answer
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_an_interruption_of_a_wake_up_ends_no_later_timeout(server: RedisServer) -> None:
+    """A Ctrl-C may come out of whatever the loop calls; the loop may run again after it."""
+
+    woken: list[str] = []
+
+    def interrupt(holder: str) -> None:
+        woken.append(holder)
+        if len(woken) == 1:
+            raise KeyboardInterrupt
+
+    def acquire(store: Any, *, queue: bool) -> Any:
+        return store.ask((Acquire("job", "me", LONG, queue),), clock() + (5 if queue else 0.1))
+
+    async def join_queue() -> Any:
+        host = StoreHost(clock, interrupt, lambda event: None)
+        store: Any = open_engine(urlsplit(server.url), {}).connect_async(host)
+        [answer] = await acquire(store, queue=True)
+        assert isinstance(answer, Held)
+        channels: Any = server.command("PUBSUB", "CHANNELS")
+        assert any(server.command("PUBLISH", channel, "me 1") for channel in channels)
+        return store
+
+    server.command("SET", "job", "another holder", "PX", 60000)
+    with asyncio.Runner() as runner:
+        store = runner.run(join_queue())
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(asyncio.sleep(20))
+        server.freeze()
+        try:
+            [answer] = runner.run(asyncio.wait_for(acquire(store, queue=False), 20))
+        finally:
+            server.thaw()
+        assert isinstance(answer, Failed)
+        runner.run(store.close())
 
 
 def test_the_first_try_waits_for_connections(three: RedisMasters, invite: Invite) -> None:

@@ -196,18 +196,20 @@ class AsyncRedisStore:
 
     def _look(self) -> None:
         """Declare timeouts, and wake waiters whose time has come."""
+        self._due = inf
         now = self._clock()
-        self._waiters.wake_due()
-        self._due = self._waiters.next_due
-        for exchange in self._nodes.unanswered():
-            each = exchange.round
-            if each.until > now:
-                self._due = min(self._due, each.until)
-            elif not each.over:
-                self._nodes.expire(each)
-                each.wake()
-        if self._due < inf:
-            self._fire_at(self._due)
+        try:
+            self._waiters.wake_due()
+            for exchange in self._nodes.unanswered():
+                each = exchange.round
+                if each.until <= now and not each.over:
+                    self._nodes.expire(each)
+                    each.wake()
+        finally:  # also after a Ctrl-C
+            waits = [exchange.round.until for exchange in self._nodes.unanswered()]
+            following = min([self._waiters.next_due, *waits])
+            if following < inf:
+                self._fire_at(following)
 
     def _connect(self, connection: Connection, timeout: float) -> None:
         task = asyncio.ensure_future(self._open(connection, timeout))

@@ -59,24 +59,23 @@ def server(_server: RedisServer) -> RedisServer:
     return _server
 
 
-@pytest.fixture
-def three(_three: RedisMasters) -> Iterator[RedisMasters]:
-    for server in _three.servers:
+def _all_whole(masters: RedisMasters) -> Iterator[RedisMasters]:
+    for server in masters.servers:
         _whole(server)
-    yield _three
-    for server in _three.servers:
+    yield masters
+    for server in masters.servers:
         if server.alive:
             server.thaw()
+
+
+@pytest.fixture
+def three(_three: RedisMasters) -> Iterator[RedisMasters]:
+    yield from _all_whole(_three)
 
 
 @pytest.fixture
 def five(_five: RedisMasters) -> Iterator[RedisMasters]:
-    for server in _five.servers:
-        _whole(server)
-    yield _five
-    for server in _five.servers:
-        if server.alive:
-            server.thaw()
+    yield from _all_whole(_five)
 
 
 @pytest.fixture

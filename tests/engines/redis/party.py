@@ -17,6 +17,8 @@ from holdfast.core.messages import Answer, ToNode
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.protocol import Exchange, Reply, conclude
 from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.masters import RedisMasters
+from tests.patience import wait_for
 
 Mode = Literal["sync", "async"]
 
@@ -143,3 +145,21 @@ class Bare:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def holders(servers: Sequence[RedisServer], name: str = "job") -> list[object]:
+    """What each server has for the holder of a lock."""
+    return [server.command("GET", f"holdfast:{name}") for server in servers]
+
+
+def warm_up(party: Party, masters: RedisMasters) -> None:
+    """Connect to every node: at first, those that are slow to connect to are not waited for. What
+    was sent before on the same connections is over then."""
+
+    def reaches_all() -> bool:
+        lease = party.takes("warm-up")
+        reached = all(holders(masters.servers, "warm-up"))
+        party.drops(lease)
+        return reached
+
+    wait_for(reaches_all)

@@ -1,14 +1,14 @@
 """Tries for one lock over connections that break: what is late of one must not undo the next, and
 what was released must not be asked for again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from holdfast.engines.redis.protocol import SCRIPTS, script
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Party
+from tests.engines.redis.party import Party, holders, warm_up
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.proxy import Proxy
 from tests.patience import wait_for
@@ -29,24 +29,8 @@ def ann(three: RedisMasters, proxies: Sequence[Proxy], invite: Invite) -> Party:
     """A client that reaches the majority through the proxies, and has done so."""
     hosts = ",".join([three.servers[0].address, *(proxy.address for proxy in proxies)])
     party = invite(f"redlock://{hosts}?restart_guard=off", ttl=LONG)
-    wait_for(reaches_all(party, three))
+    warm_up(party, three)
     return party
-
-
-def reaches_all(party: Party, masters: RedisMasters) -> Callable[[], bool]:
-    """Whether a lock is granted by all: what was said before on the same connections is over."""
-
-    def look() -> bool:
-        lease = party.takes("warm-up")
-        reached = all(holders(masters.servers, "warm-up"))
-        party.drops(lease)
-        return reached
-
-    return look
-
-
-def holders(servers: Sequence[RedisServer], name: str = "job") -> list[object]:
-    return [server.command("GET", f"holdfast:{name}") for server in servers]
 
 
 def fences(servers: Sequence[RedisServer]) -> list[int]:
@@ -119,7 +103,7 @@ def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite:
     with Proxy(forgetful.port) as proxy:
         hosts = ",".join([proxy.address, *(server.address for server in three.servers[1:])])
         party = invite(f"redlock://{hosts}?restart_guard=off", ttl=LONG)
-        wait_for(reaches_all(party, three))
+        warm_up(party, three)
         forgetful.command("SCRIPT", "FLUSH")
         proxy.hold("replies")
         lease = party.takes("ghost")
@@ -130,5 +114,5 @@ def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite:
         party.drops(lease)
         wait_for(lambda: proxy.waiting("replies") > refusal)
         proxy.release()
-        wait_for(reaches_all(party, three))
+        warm_up(party, three)
         assert holders(three.servers, "ghost") == [None] * 3

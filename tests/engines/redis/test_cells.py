@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from holdfast import EngineUnavailable
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import cut_everywhere, cut_short
 from tests.engines.redis.conftest import Invite
+from tests.engines.redis.party import Mode, Party
 
 KEY = "{holdfast:stock}:cell"
 GREETING = {"CLIENT", "PING", "HELLO", "AUTH", "SELECT"}
@@ -74,28 +76,16 @@ class Relay:
                 near.sendall(reply)
 
 
-def test_a_lost_reply_is_not_taken_for_a_refusal(server: RedisServer) -> None:
+def test_a_lost_reply_is_not_taken_for_a_refusal(server: RedisServer, mode: Mode) -> None:
     """If it were, the update would be made once more, on top of itself."""
-    with Relay(server, b"EXEC") as relay, holdfast.Client(relay.url) as client:
-        one = One()
+    with Relay(server, b"EXEC") as relay, closing(Party(mode, relay.url)) as ann:
+        cell, one = ann.client.cell("stock"), One()
         with pytest.raises(
             EngineUnavailable, match="outcome unknown: the cell 'stock' was set, or"
         ):
-            client.cell("stock").update(one)
+            ann(cell.update, one)
         assert one.calls == [None]
-        assert client.cell("stock").get().value == "1", "as it happens, it was"
-
-
-def test_a_lost_reply_for_asyncio(server: RedisServer) -> None:
-    async def main(url: str) -> None:
-        async with holdfast.AsyncClient(url) as client:
-            one = One()
-            with pytest.raises(EngineUnavailable, match="outcome unknown"):
-                await client.cell("stock").update(one)
-            assert one.calls == [None]
-
-    with Relay(server, b"EXEC") as relay:
-        asyncio.run(main(relay.url))
+        assert ann(cell.get).value == "1", "as it happens, it was"
 
 
 def test_who_comes_between_watch_and_exec_wins(server: RedisServer) -> None:
@@ -236,10 +226,6 @@ def test_nothing_comes_between_a_watch_and_its_transaction(server: RedisServer) 
     asked = " ".join(word for word in words if word not in GREETING)
     for exchange in asked.split("UNWATCH "):
         assert " ".join(WHOLE).startswith(exchange.strip()), "a transaction, perhaps cut short"
-
-
-def _clients(server: RedisServer) -> list[str]:
-    return str(server.command("CLIENT", "LIST")).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import EngineUnavailable
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Party
+from tests.engines.redis.party import Party, holders
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.redis import RedisServer
 from tests.patience import wait_for
@@ -29,10 +29,6 @@ def age(servers: list[RedisServer], seconds: int = 2) -> None:
 def old(three: RedisMasters) -> RedisMasters:
     age(three.servers)
     return three
-
-
-def holders(masters: RedisMasters) -> list[object]:
-    return [server.command("GET", "holdfast:job") for server in masters.servers]
 
 
 def has_no_vote(told: str) -> bool:
@@ -58,7 +54,7 @@ def test_fresh_nodes_have_no_vote_until_the_instant_that_is_told(
     for server in old.servers[1:]:
         left = float(told[server.address].split(" UTC, in ")[1].split()[0])
         assert 0 < left <= 0.9 + 0.011 + 1 + 0.05
-    assert holders(old) == [None] * 3
+    assert holders(old.servers) == [None] * 3
     lease = party.takes(timeout=10.0)  # it goes on trying, and the quarantine ends
     party.drops(lease)
 
@@ -92,7 +88,7 @@ def test_with_the_guard_off_fresh_nodes_vote(three: RedisMasters, invite: Invite
 def take_everywhere(party: Party, masters: RedisMasters) -> Any:
     """Take the lock, on every node."""
     lease = party.takes()
-    wait_for(lambda: holders(masters) == [lease.holder] * 3)
+    wait_for(lambda: holders(masters.servers) == [lease.holder] * 3)
     return lease
 
 
@@ -124,7 +120,7 @@ class TestRestartsUnderUs:
         first, second, _ = old.servers
         first.command("SET", "holdfast:job", "somebody", "PX", 60_000)
         lease = ann.reads(renew=False)  # on the second and the third
-        assert holders(old) == ["somebody", "shared 0", "shared 0"]
+        assert holders(old.servers) == ["somebody", "shared 0", "shared 0"]
         first.command("DEL", "holdfast:job")
         second.restart(keep_data=False)
         stolen = False
@@ -138,7 +134,7 @@ class TestRestartsUnderUs:
         party = invite(old.url + GUARDED)
         lease = take_everywhere(party, old)
         old.servers[1].restart(keep_data=False)
-        wait_for(lambda: holders(old) == [lease.holder] * 3)
+        wait_for(lambda: holders(old.servers) == [lease.holder] * 3)
         assert lease.held
         assert old.servers[1].command("GET", "{holdfast:job}:fence") == str(lease.fence)
         old.servers[2].kill()
@@ -150,9 +146,9 @@ class TestRestartsUnderUs:
         party = invite(old.url + GUARDED)
         lease = take_everywhere(party, old)
         old.servers[1].restart(keep_data=False)
-        wait_for(lambda: holders(old) == [lease.holder] * 3)
+        wait_for(lambda: holders(old.servers) == [lease.holder] * 3)
         party.drops(lease)
-        wait_for(lambda: holders(old) == [None] * 3)
+        wait_for(lambda: holders(old.servers) == [None] * 3)
 
 
 def attempt(party: Party) -> bool:

@@ -1,7 +1,6 @@
 """Redlock on real nodes that are killed, frozen, and restarted without memory."""
 
 import logging
-from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +9,7 @@ from holdfast.drivers.common import log
 from holdfast.events import Event, NodeConnected, NodeFailed, NodeRecovered, ReleaseFailed
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Party
+from tests.engines.redis.party import holders, warm_up
 from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
@@ -21,25 +20,9 @@ LONG = 55.0
 """A ttl that a test does not outlast, so that what is gone was given back."""
 
 
-def holders(servers: Sequence[RedisServer], name: str = "job") -> list[object]:
-    return [server.command("GET", f"holdfast:{name}") for server in servers]
-
-
 def executed(server: RedisServer, name: str) -> bool:
     """Whether a node has granted this name, ever."""
     return server.command("GET", f"{{holdfast:{name}}}:fence") is not None
-
-
-def warm_up(party: Party, masters: RedisMasters) -> None:
-    """Connect to every node: at first, those that are slow to connect to are not waited for."""
-
-    def reaches_all() -> bool:
-        lease = party.takes("warm-up")
-        reached = all(holders(masters.servers, "warm-up"))
-        party(lease.release)
-        return reached
-
-    wait_for(reaches_all)
 
 
 @pytest.mark.parametrize("count", [3, 5])

@@ -172,9 +172,8 @@ def of_clients(
         addresses = [each.address for each in servers]
         shown = f"redlock://{','.join(address.name for address in addresses)}"
         return shown, lambda given: _redlock(addresses, RedisOptions(given))
-    address, scheme, endpoint, path = servers[0]
-    promises = SENTINEL if scheme == "redis+sentinel" else SINGLE
-    shown = f"{scheme}://{endpoint}{path}"
+    address, shown = servers[0]
+    promises = SENTINEL if address.fails_over else SINGLE
     return shown, lambda given: _single(address, promises, RedisOptions(given))
 
 

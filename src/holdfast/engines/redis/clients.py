@@ -12,26 +12,12 @@ from redis import asyncio as aio
 from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
 from redis.connection import SSLConnection
 
-from holdfast.engines.redis.addresses import (
-    DEFAULT_PORT,
-    Address,
-    Settings,
-    sentinel,
-    server,
-)
+from holdfast.engines.redis.addresses import DEFAULT_PORT, Address, Settings, sentinel, server
 from holdfast.engines.urls import Endpoint
 
 WORDS = (
-    "host",
-    "port",
-    "path",
-    "db",
-    "username",
-    "password",
-    "credential_provider",
-    "client_name",
-    "socket_keepalive",
-    "socket_keepalive_options",
+    *("host", "port", "path", "db", "username", "password", "credential_provider"),
+    *("client_name", "socket_keepalive", "socket_keepalive_options"),
 )
 """What is taken over, besides all that is about TLS."""
 
@@ -40,10 +26,8 @@ class Server(NamedTuple):
     """One client's server."""
 
     address: Address
-    scheme: str
-    endpoint: str
-    """What stands between the scheme and the path of a URL."""
-    path: str
+    url: str
+    """As it is shown."""
 
 
 class ClusterOf(NamedTuple):
@@ -67,11 +51,12 @@ def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
         return _sentinel(pool, settings)
     if "path" in settings:
         address = server(settings, pool.connection_class)
-        return Server(address, "unix", "", quote(settings["path"]))
+        return Server(address, f"unix://{quote(settings['path'])}")
     endpoint = Endpoint(settings.get("host", "localhost"), int(settings.get("port", DEFAULT_PORT)))
     settings |= endpoint._asdict()
     address = server(settings, pool.connection_class)
-    return Server(address, "rediss" if encrypted else "redis", endpoint.name, f"/{database}")
+    scheme = "rediss" if encrypted else "redis"
+    return Server(address, f"{scheme}://{endpoint.name}/{database}")
 
 
 def _check_kind(client: Any, *, awaits: bool) -> None:
@@ -106,7 +91,8 @@ def _sentinel(pool: Any, settings: Settings) -> Server:
         endpoints.append(Endpoint(asking.pop("host"), int(asking.pop("port"))))
     address = sentinel(endpoints, pool.service_name, settings, asking)
     hosts = ",".join(endpoint.name for endpoint in endpoints)
-    return Server(address, "redis+sentinel", hosts, f"/{pool.service_name}/{settings['db']}")
+    url = f"redis+sentinel://{hosts}/{pool.service_name}/{settings['db']}"
+    return Server(address, url)
 
 
 def _cluster(client: Any) -> ClusterOf:

@@ -85,6 +85,10 @@ def test_it_keeps_to_load_balance_hosts(monkeypatch: pytest.MonkeyPatch) -> None
     if "load_balance_hosts" in known_parameters():  # from libpq 16 on
         found = hosts_of(host=hosts, load_balance_hosts="random")
         assert [host for host, *_ in found] == ["/c", "/b", "/a"]
+        monkeypatch.setenv("PGLOADBALANCEHOSTS", "random")
+        assert [host for host, *_ in hosts_of(host=hosts)] == ["/c", "/b", "/a"]
+        found = hosts_of(host=hosts, load_balance_hosts="disable")
+        assert [host for host, *_ in found] == ["/a", "/b", "/c"]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ _SAME = {"database": "dbname", "db": "dbname", "ssl": "sslmode"}
 _LISTS = ("host", "hostaddr", "port")
 """The parameters that may have a value for each host."""
 
+_BALANCE = "load_balance_hosts"
+
 
 def known_parameters() -> dict[str, str]:
     """Those of this libpq, and what the environment says of them."""
@@ -59,7 +61,7 @@ def parameters_of(arguments: Mapping[str, Any]) -> dict[str, str]:
             unknown.append(name)
     refuse_tls(unknown, "psycopg")
     if "service" not in found:  # which may name hosts, too
-        found = {name: known[name] for name in _LISTS if known[name]} | found
+        found = {name: known[name] for name in (*_LISTS, _BALANCE) if known.get(name)} | found
     return DEFAULTS | found | FORCED
 
 
@@ -75,7 +77,7 @@ def addresses_of(parameters: Mapping[str, str]) -> list[str]:
             errors.append(f"the address of {host['host']} was not found: {error}")
     if not found:
         raise BrokenError("; ".join(errors))
-    if parameters.get("load_balance_hosts") == "random":
+    if parameters.get(_BALANCE) == "random":
         shuffle(found)
     return found
 

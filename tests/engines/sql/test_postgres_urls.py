@@ -8,6 +8,7 @@ from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingE
 from holdfast.engines.sql.postgres import addresses
 from holdfast.engines.sql.postgres.addresses import (
     addresses_of,
+    hosts_of,
     known_parameters,
     parameters_of,
 )
@@ -49,45 +50,46 @@ def test_a_nul_in_an_argument_cuts_nothing_off() -> None:
         parameters_of({"host": "db.invalid", "password": "secret\0", "sslmode": "require"})
 
 
-def hosts_of(**arguments: str) -> list[tuple[object, ...]]:
+def tried(**arguments: str) -> list[tuple[object, ...]]:
     """Which hosts, addresses and ports are tried, in order."""
-    found = [conninfo_to_dict(each) for each in addresses_of(parameters_of(arguments))]
+    hosts = hosts_of(parameters_of(arguments))
+    found = [conninfo_to_dict(each) for host in hosts for each in addresses_of(host)]
     return [tuple(each.get(name) for name in ("host", "hostaddr", "port")) for each in found]
 
 
 def test_each_host_is_tried_by_itself() -> None:
-    assert hosts_of(host="/run,127.0.0.1,::1", port="1,2,3") == [
+    assert tried(host="/run,127.0.0.1,::1", port="1,2,3") == [
         ("/run", None, "1"),
         ("127.0.0.1", "127.0.0.1", "2"),
         ("::1", None, "3"),
     ]
-    assert hosts_of(host="a.invalid,b.invalid", hostaddr="10.0.0.1,10.0.0.2", port="7") == [
+    assert tried(host="a.invalid,b.invalid", hostaddr="10.0.0.1,10.0.0.2", port="7") == [
         ("a.invalid", "10.0.0.1", "7"),
         ("b.invalid", "10.0.0.2", "7"),
     ]
-    assert hosts_of(host="/a,/b", port="1,2,3") == [("/a,/b", None, "1,2,3")], "libpq refuses it"
-    assert hosts_of() == [(None, None, "5432")]
+    assert tried(host="/a,/b", port="1,2,3") == [("/a,/b", None, "1,2,3")], "libpq refuses it"
+    assert tried() == [(None, None, "5432")]
     with pytest.raises(BrokenError, match=r"the address of a\.invalid was not found"):
-        hosts_of(host="a.invalid")
+        tried(host="a.invalid")
 
 
 def test_the_environment_may_name_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "/a,/b")
-    assert [host for host, *_ in hosts_of()] == ["/a", "/b"]
-    assert [host for host, *_ in hosts_of(host="/c")] == ["/c"]
-    assert [host for host, *_ in hosts_of(service="mine")] == [None]
+    assert [host for host, *_ in tried()] == ["/a", "/b"]
+    assert [host for host, *_ in tried(host="/c")] == ["/c"]
+    assert [host for host, *_ in tried(service="mine")] == [None]
 
 
 def test_it_keeps_to_load_balance_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "shuffle", list.reverse)
     hosts = "/a,/b,/c"
-    assert [host for host, *_ in hosts_of(host=hosts)] == ["/a", "/b", "/c"]
+    assert [host for host, *_ in tried(host=hosts)] == ["/a", "/b", "/c"]
     if "load_balance_hosts" in known_parameters():  # from libpq 16 on
-        found = hosts_of(host=hosts, load_balance_hosts="random")
+        found = tried(host=hosts, load_balance_hosts="random")
         assert [host for host, *_ in found] == ["/c", "/b", "/a"]
         monkeypatch.setenv("PGLOADBALANCEHOSTS", "random")
-        assert [host for host, *_ in hosts_of(host=hosts)] == ["/c", "/b", "/a"]
-        found = hosts_of(host=hosts, load_balance_hosts="disable")
+        assert [host for host, *_ in tried(host=hosts)] == ["/c", "/b", "/a"]
+        found = tried(host=hosts, load_balance_hosts="disable")
         assert [host for host, *_ in found] == ["/a", "/b", "/c"]
 
 

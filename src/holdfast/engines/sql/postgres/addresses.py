@@ -6,7 +6,7 @@ looks a name up, no other thread of the program runs.
 """
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from random import shuffle
 from typing import Any
 
@@ -65,39 +65,36 @@ def parameters_of(arguments: Mapping[str, Any]) -> dict[str, str]:
     return DEFAULTS | found | FORCED
 
 
-def addresses_of(parameters: Mapping[str, str]) -> list[str]:
-    """What libpq is given for each address, in the order in which they are to be tried. Raises
-    `BrokenError` if there is none."""
-    found: list[str] = []
-    errors: list[str] = []
-    for host in _each_host(parameters):
-        try:
-            found += [make_conninfo("", **(host | address)) for address in _look_up(host)]
-        except OSError as error:
-            errors.append(f"the address of {host['host']} was not found: {error}")
-    if not found:
-        raise BrokenError("; ".join(errors))
-    if parameters.get(_BALANCE) == "random":
-        shuffle(found)
-    return found
-
-
-def _each_host(parameters: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def hosts_of(parameters: Mapping[str, str]) -> list[dict[str, str]]:
+    """The parameters for each host, in the order in which they are to be tried."""
     lists = {name: parameters[name].split(",") for name in _LISTS if parameters.get(name)}
     number = max((len(values) for name, values in lists.items() if name != "port"), default=1)
     if len(lists.get("port", ())) == 1:
         lists["port"] *= number
     if any(len(values) != number for values in lists.values()):
-        yield dict(parameters)  # libpq says what is wrong
-        return
-    for n in range(number):
-        yield {**parameters, **{name: values[n] for name, values in lists.items()}}
+        return [dict(parameters)]  # libpq says what is wrong
+    found = [
+        {**parameters, **{name: values[n] for name, values in lists.items()}} for n in range(number)
+    ]
+    if parameters.get(_BALANCE) == "random":
+        shuffle(found)
+    return found
 
 
-def _look_up(host: Mapping[str, str]) -> list[dict[str, str]]:
-    """The addresses of a name. None is needed for a socket's folder, or an address of IPv6."""
+def addresses_of(host: Mapping[str, str]) -> list[str]:
+    """What libpq is given for each address of a host. None is looked up for a socket's folder, or
+    an address of IPv6. Raises `BrokenError` if none is found."""
     name = host.get("host", "")
     if host.get("hostaddr") or name[:1] in ("", "/", "@") or ":" in name or "," in name:
-        return [{}]
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return [{"hostaddr": str(address)} for address in dict.fromkeys(each[4][0] for each in found)]
+        return [make_conninfo("", **host)]
+    try:
+        infos = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise BrokenError(f"the address of {name} was not found: {error}") from error
+    found = [
+        make_conninfo("", **{**host, "hostaddr": str(address)})
+        for address in dict.fromkeys(info[4][0] for info in infos)
+    ]
+    if host.get(_BALANCE) == "random":
+        shuffle(found)
+    return found

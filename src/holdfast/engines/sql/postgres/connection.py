@@ -24,7 +24,7 @@ from holdfast.engines.sql.connection import (
     wait_for,
 )
 from holdfast.engines.sql.dialect import Row, Statement, Text
-from holdfast.engines.sql.postgres.addresses import addresses_of
+from holdfast.engines.sql.postgres.addresses import addresses_of, hosts_of
 from holdfast.engines.sql.postgres.commands import HANDSHAKE, SESSION_SETTINGS, Statements
 
 _DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
@@ -257,14 +257,22 @@ def open_connection(
     parameters: Mapping[str, str], clock: Clock, until: float
 ) -> PostgresConnection:
     """Connect, by blocking, to the first address that will do. Each has half of the time that is
-    left, and the last one all of it. As with libpq, a login that was refused is refused by all."""
+    left, and the last one all of it. As with libpq, a login that was refused is refused by all, and
+    a name is looked up when its turn has come."""
     errors: list[str] = []
-    *others, last = addresses_of(parameters)
-    for address in (*others, last):
+    hosts = hosts_of(parameters)
+    for host in hosts:
         try:
-            return _connect(address, clock, until if address is last else (clock() + until) / 2)
+            addresses = addresses_of(host)
         except BrokenError as error:
+            addresses = []
             errors.append(str(error))
+        for address in addresses:
+            is_last = host is hosts[-1] and address is addresses[-1]
+            try:
+                return _connect(address, clock, until if is_last else (clock() + until) / 2)
+            except BrokenError as error:
+                errors.append(str(error))
     raise BrokenError("; ".join(dict.fromkeys(errors)))
 
 

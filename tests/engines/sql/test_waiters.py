@@ -1,5 +1,6 @@
 """The queue of waiters on PostgreSQL and MariaDB: what dies in it, and clients behind a pooler."""
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -153,6 +154,33 @@ def test_without_a_free_descriptor_waiters_poll(postgres: PostgresServer) -> Non
         assert not ask.queues("ben").wakes
     wait_for(lambda: ask.queues("ben").wakes)  # it listens once there is a descriptor
     ask.close()
+
+
+@pytest.mark.parametrize("runs", ["before", "after"])
+def test_a_listener_whose_start_was_interrupted_ends(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, runs: str
+) -> None:
+    """A Ctrl-C came while the thread was started, so that another is started by the next waiter."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def is_interrupted(thread: threading.Thread) -> None:
+        started.append(thread)
+        if runs == "before":
+            start(thread)
+        raise KeyboardInterrupt
+
+    ask = Asker(postgres.url)
+    assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", is_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ask.queues("ben")
+    wait_for(lambda: ask.queues("ben").wakes)
+    ask.close()
+    [thread] = started
+    if runs == "after":
+        start(thread)
+    wait_for(lambda: not thread.is_alive())
 
 
 def test_a_listener_connects_less_often_while_refused() -> None:

@@ -46,10 +46,10 @@ class ListeningWaiters(Waiters):
     """The waiters of one client, which are woken while it listens. The first of them starts the
     thread that does."""
 
-    def __init__(self, clock: Clock, notify: Notify, start: Callable[[Listening], Any]) -> None:
-        """`start`: has a thread listen."""
+    def __init__(self, clock: Clock, notify: Notify, make: Callable[[Listening], Any]) -> None:
+        """`make`: makes what has a thread listen."""
         super().__init__(clock, notify)
-        self._start = start
+        self._make = make
         self._listener: Listener | None = None
         self._address = ("", 0)
         self._connection: Any = None
@@ -57,10 +57,12 @@ class ListeningWaiters(Waiters):
 
     def listener(self) -> tuple[str, int]:
         """The channel, and the server process that listens."""
-        if self._listener is None:
-            with self._mutex, suppress(OSError, RuntimeError):  # no descriptor, or no thread
-                listening = self.listen(f"holdfast_{secrets.token_hex(8)}")
-                self._listener = self._listener or self._start(listening)
+        with suppress(OSError, RuntimeError):  # no descriptor, or no thread
+            if self._listener is None:
+                with self._mutex:
+                    listening = self.listen(f"holdfast_{secrets.token_hex(8)}")
+                    self._listener = self._listener or self._make(listening)
+            self._listener.listen()
         return self._address
 
     def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
@@ -122,17 +124,28 @@ class Listener:
     def __init__(
         self, clock: Clock, connect: Callable[[float], PostgresConnection], listening: Listening
     ) -> None:
-        self._clock, self._connect, self._listening = clock, connect, listening
+        self._clock, self._connect = clock, connect
+        self._to_do = [listening]
+        """Until a thread has begun: one of them does it."""
+        self._thread: threading.Thread | None = None
         self._stopped, self._stopping = socket.socketpair()
-        self._thread = threading.Thread(target=self._run, name="holdfast-listener", daemon=True)
-        self._thread.start()
+
+    def listen(self) -> None:
+        """Start the thread, unless it was: an interruption may have come before."""
+        if self._to_do and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, name="holdfast-listener", daemon=True)
+            self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
+        if self._to_do:  # no thread has begun
+            self._to_do.clear()
+            self.forget()
         with suppress(OSError):  # it has ended by itself
             self._stopping.send(b"\n")
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
 
     def forget(self) -> None:
         """In a forked child: close our ends, and nothing else."""
@@ -141,10 +154,14 @@ class Listener:
 
     def _run(self) -> None:
         try:
-            perform(self._listening, self._perform, SqlError)
+            listening = self._to_do.pop()
+        except IndexError:  # another thread does it, or it was closed
+            return
+        self._thread = threading.current_thread()
+        try:
+            perform(listening, self._perform, SqlError)
         finally:
-            self._stopped.close()
-            self._stopping.close()
+            self.forget()
 
     def _perform(self, effect: Open | Subscribe | Receive | Sleep) -> Any:
         match effect:

@@ -192,4 +192,4 @@ class SqlStore(Store):
 
     def _listen(self, listening: Listening) -> Any:
         self._start(Activity(self.client, self._drive(listening)))
-        return SimpleNamespace(close=lambda: None)
+        return SimpleNamespace(listen=lambda: None, close=lambda: None)

@@ -13,7 +13,7 @@ from holdfast.core.messages import OFFER, Acquire, Done, Granted, Held, Release
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines import open_engine
-from holdfast.engines.sql import commands
+from holdfast.engines.sql import commands, mysql
 from holdfast.engines.sql.connection import RefusedError
 from holdfast.engines.sql.dialect import MICROSECONDS
 from holdfast.engines.sql.exchanges import Open
@@ -87,6 +87,24 @@ def test_an_interruption_never_loses_a_permit_to_connect(postgres: PostgresServe
         with suppress(KeyboardInterrupt), interruption:
             ask(Acquire(KEY, "ann", 60.0))
         assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted), interruption.where
+        if not interruption.happened:
+            break
+    assert line >= 5
+    ask.close()
+
+
+@BOTH
+def test_an_interruption_never_leaves_a_connection_behind(
+    database: Database, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mysql.connection, "IDLE", -1.0)  # each is pinged
+    ask = Asker(f"{database.url}?connections=1")
+    for line in count():
+        interruption = Interruption(line, ("engines/sql/",), functions=("_take", "is_usable"))
+        with suppress(KeyboardInterrupt), interruption:
+            ask(Acquire(KEY, "ann", 60.0))
+        assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted), interruption.where
+        wait_for(lambda: len(database.other_sessions()) <= 1)
         if not interruption.happened:
             break
     assert line >= 5

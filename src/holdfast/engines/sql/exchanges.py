@@ -211,8 +211,12 @@ class Exchanges:
             raise RefusedError(CLOSED)
         if self._free:
             free = self._free.pop()
-            if free.is_usable(until):
-                return free
+            try:
+                if free.is_usable(until):
+                    return free
+            except BaseException:
+                self._drop(free)
+                raise
             self._drop_with_free(free)
         opening = max(until, self._clock() + CONNECTING)
         connection: Connection = yield Open(opening)

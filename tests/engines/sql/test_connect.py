@@ -164,6 +164,19 @@ def test_it_takes_too_long(database: Database, kind: str, invite: Invite) -> Non
     released.set()
 
 
+def test_no_thread_can_be_started_for_it(invite: Invite, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "holdfast-connecting":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    ann = invite("postgresql://db.invalid/locks", connect=dict)
+    assert "can't start new thread" in str(ann.refused())
+
+
 @BOTH
 def test_a_connection_that_comes_too_late_is_closed(
     database: Database, kind: str, invite: Invite

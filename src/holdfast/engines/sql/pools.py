@@ -208,9 +208,11 @@ def _within(seconds: float, given: Callable[[], Any]) -> Any:
         elif hasattr(found, "close"):
             found.close()
 
-    threading.Thread(target=run, name="holdfast-connecting", daemon=True).start()
     try:
+        threading.Thread(target=run, name="holdfast-connecting", daemon=True).start()
         wait([outcome], max(0.0, seconds))
+    except RuntimeError as error:  # no thread can be started
+        raise BrokenError(str(error)) from error
     finally:
         is_late = outcome.cancel()
     if is_late:

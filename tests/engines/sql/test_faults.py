@@ -1,5 +1,6 @@
 """PostgreSQL and MariaDB at their worst moments: killed, stopped, or cut off."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -112,3 +113,28 @@ def test_more_threads_and_tasks_than_connections(database: Database, invite: Inv
     ]
     assert len({got(ann, each).name for each in taking}) == 40
     assert len(database.other_sessions()) <= 2
+
+
+def test_a_forked_child_leaves_its_parents_connections_alone(database: Database) -> None:
+    ann, ben = Party("sync", database.url), Party("sync", database.url)
+    lease = ann.takes(ttl=30)
+    assert ben(ben.client.lock("job").acquire, timeout=0.2) is None  # it has listened, and is gone
+    ben.close()
+    wait_for(lambda: len(database.other_sessions()) == 1)
+    parents = database.other_sessions()
+    child = os.fork()
+    if child == 0:
+        # No way back into the tests from here, whatever happens.
+        try:
+            taken = ann.client.lock("job").acquire(blocking=False)
+            mine = ann.client.lock("child's").acquire(blocking=False)
+            os._exit(0 if taken is None and mine else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    wait_for(lambda: len(database.other_sessions()) == 1)
+    ann(lease.extend)
+    assert database.other_sessions() == parents, "it goes on with the same connection"
+    ann(lease.release)
+    ann.close()

@@ -1,9 +1,7 @@
 """PostgreSQL at its worst moments: killed, stopped, cut off, full, or not to be written."""
 
-import os
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -14,25 +12,11 @@ from tests.equipment.servers.postgres import PostgresServer
 from tests.equipment.servers.proxy import Proxy
 from tests.patience import wait_for
 
-OURS = "FROM pg_stat_activity WHERE application_name = 'holdfast'"
-
 
 @pytest.fixture
 def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
     with Proxy(postgres.port) as proxy:
         yield proxy
-
-
-def through(proxy: Proxy) -> str:
-    return f"postgresql://holdfast@{proxy.address}/postgres"
-
-
-def got(party: Party, taking: "Future[Any]") -> Any:
-    """The lease that somebody has got at last; they give it back."""
-    lease = taking.result(20)
-    assert lease
-    party(lease.release)
-    return lease
 
 
 def waits(watcher: Party, name: str = "job") -> Callable[[], bool]:
@@ -54,7 +38,7 @@ def test_a_listener_that_was_ended_listens_again(postgres: PostgresServer, invit
 
     wait_for(is_back)
     ann(lease.release)
-    assert got(ben, waiting)
+    ben(waiting.result(20).release)
 
 
 @pytest.mark.parametrize("behind", ["", "&target_session_attrs=read-write"])
@@ -152,28 +136,3 @@ def test_a_database_that_is_stricter_by_default(
                 party(lease.release)
     finally:
         postgres.query("ALTER ROLE holdfast RESET default_transaction_isolation")
-
-
-def test_a_forked_child_leaves_its_parents_connections_alone(postgres: PostgresServer) -> None:
-    ann, ben = Party("sync", postgres.url), Party("sync", postgres.url)
-    lease = ann.takes(ttl=30)
-    assert ben(ben.client.lock("job").acquire, timeout=0.2) is None  # it has listened, and is gone
-    ben.close()
-    wait_for(lambda: len(postgres.query(f"SELECT pid {OURS}")) == 1)
-    [parents] = postgres.query(f"SELECT pid {OURS}")
-    child = os.fork()
-    if child == 0:
-        # No way back into the tests from here, whatever happens.
-        try:
-            taken = ann.client.lock("job").acquire(blocking=False)
-            mine = ann.client.lock("child's").acquire(blocking=False)
-            os._exit(0 if taken is None and mine else 1)
-        finally:
-            os._exit(2)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    wait_for(lambda: len(postgres.query(f"SELECT pid {OURS}")) == 1)
-    ann(lease.extend)
-    assert postgres.query(f"SELECT pid {OURS}") == [parents], "it goes on with the same connection"
-    ann(lease.release)
-    ann.close()

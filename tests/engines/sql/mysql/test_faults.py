@@ -1,13 +1,10 @@
 """MariaDB at its worst moments: killed, stopped, cut off, full, or not to be written."""
 
 import os
-from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
 from holdfast.engines.sql.mysql import connection
-from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb
 from tests.equipment.servers.certificates import make_certificates
@@ -16,14 +13,6 @@ from tests.equipment.servers.unprivileged import give_to_user
 from tests.patience import wait_for
 
 OURS = f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"
-
-
-def got(party: Party, taking: "Future[Any]") -> Any:
-    """The lease that somebody has got at last; they give it back."""
-    lease = taking.result(20)
-    assert lease
-    party.insists(lease.release)
-    return lease
 
 
 def test_one_broken_connection_drops_all_that_are_free(
@@ -40,7 +29,7 @@ def test_one_broken_connection_drops_all_that_are_free(
         wait_for(lambda: len(mariadb.query(OURS)) == 4)
         other.rollback()
     for each in taking:
-        got(ann, each)
+        ann.insists(each.result(20).release)
     sessions = mariadb.query(OURS)
     assert len(sessions) > 2
     for (number,) in sessions:
@@ -189,25 +178,3 @@ def test_a_lock_over_tls(invite: Invite) -> None:
         assert "the login was refused" in why, "it does not do without"
         [why] = invite(f"{server.url}?ssl=on").refused().values()
         assert "certificate verify failed" in why
-
-
-def test_a_forked_child_leaves_its_parents_connections_alone(mariadb: MariaDbServer) -> None:
-    ann = Party("sync", mariadb.url)
-    lease = ann.takes(ttl=30)
-    parents = mariadb.query(OURS)
-    child = os.fork()
-    if child == 0:
-        # No way back into the tests from here, whatever happens.
-        try:
-            taken = ann.client.lock("job").acquire(blocking=False)
-            mine = ann.client.lock("child's").acquire(blocking=False)
-            os._exit(0 if taken is None and mine else 1)
-        finally:
-            os._exit(2)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    wait_for(lambda: len(mariadb.query(OURS)) == 1)
-    ann(lease.extend)
-    assert mariadb.query(OURS) == parents, "it goes on with the same connection"
-    ann(lease.release)
-    ann.close()

@@ -12,6 +12,7 @@ import holdfast
 from holdfast import schema
 from tests.backends.mysql import mariadb_backend
 from tests.engines.redis.party import Party
+from tests.engines.sql.conftest import TABLES
 from tests.engines.sql.users import WAYS
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
@@ -36,20 +37,38 @@ POSTGRES = {
     "search_path": "elsewhere, public",
 }
 
+POSTGRES_OURS = {
+    "default_transaction_deferrable": "on",
+    "lock_timeout": "1",
+    "statement_timeout": "50",
+    "plan_cache_mode": "force_custom_plan",
+}
+"""With these, users could do nothing, nor could we behind a pooler."""
+
 MARIADB = {
-    "sql_mode": "ORACLE,NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH,IGNORE_SPACE",
+    "sql_mode": "ANSI,ORACLE,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,NO_ZERO_DATE",
     "time_zone": "+05:45",
     "tx_isolation": "SERIALIZABLE",
     "completion_type": "CHAIN",
     "collation_connection": "latin1_german2_ci",
-    "collation_server": "utf8mb4_general_ci",
+    "character_set_server": "utf16",
+    "collation_server": "utf16_general_ci",
     "sql_auto_is_null": 1,
     "sql_safe_updates": 1,
     "div_precision_increment": 0,
     "max_join_size": 1,
+    "innodb_default_row_format": "compact",
+    "default_storage_engine": "Aria",
 }
 
-NAMES = ["job", "JOB", "job ", r"\x6a", "a\\'b", "é", "ж"]
+MARIADB_OURS = {
+    "autocommit": 0,
+    "sql_select_limit": 0,
+    "max_statement_time": 0.0001,
+    "lock_wait_timeout": 1,
+}
+
+NAMES = ["job", "JOB", "job ", r"\x6a", "a\\'b", "é", "ж", '\\101 "$1" %s ?', "日本 \U0001f512"]
 VALUES: list[bytes | str] = [b"1234", bytes(range(256)), "1234", r"\x31", "żółw\0'\\"]
 
 
@@ -65,6 +84,7 @@ def check_locks_and_cells(ann: Party, ben: Party) -> None:
         assert ben.tries(name) is None
         ann(lease.extend, 2 * LONG)
         assert LONG < ben(ben.client.inspect, name).remaining <= 2 * LONG
+    assert sorted(info.name for info in ben(ben.client.leases)) == sorted(NAMES)
     waiting = ben.begin(ben.client.lock("job", ttl=LONG).acquire, timeout=20)
     wait_for(lambda: ann(ann.client.inspect, "job").waiters == 1)
     ann(lease_of(ann, "job").release)
@@ -79,8 +99,9 @@ def check_locks_and_cells(ann: Party, ben: Party) -> None:
         cell = ann.client.cell(name)
         for version, value in enumerate(VALUES):
             assert ann(cell.set, value, expect=version)
-            assert ann(cell.get) == (value, version + 1)
-            assert type(ann(cell.get).value) is type(value)
+            found = ben(ben.client.cell(name).get)
+            assert found == (value, version + 1)
+            assert type(found.value) is type(value)
 
 
 def lease_of(party: Party, name: str) -> Any:
@@ -113,6 +134,10 @@ def hostile(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterato
     for setting, value in POSTGRES.items():
         quoted = value if setting == "search_path" else f"'{value}'"
         postgres.query(f"ALTER DATABASE {name} SET {setting} TO {quoted}")
+    postgres.query("DROP ROLE IF EXISTS odd")
+    postgres.query("CREATE ROLE odd LOGIN SUPERUSER")
+    for setting, value in POSTGRES_OURS.items():
+        postgres.query(f"ALTER ROLE odd SET {setting} TO '{value}'")
     yield name
     postgres.query(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -133,7 +158,7 @@ def at(server: Any, database: str) -> str:
 
 def test_postgres(hostile: str, postgres: PostgresServer, parties: Any) -> None:
     url = at(postgres, hostile)
-    ann, ben = parties("sync", url), parties("async", url)
+    ann, ben = parties("sync", url), parties("async", url.replace("holdfast@", "odd@"))
     check_locks_and_cells(ann, ben)
     for connect in (psycopg.connect, psycopg2.connect):
         with contextlib.closing(connect(url)) as own:
@@ -146,18 +171,28 @@ def test_postgres_behind_a_pooler(hostile: str, pgbouncer: PgBouncer, parties: A
     check_locks_and_cells(parties("async", url), parties("sync", url))
 
 
-def test_mariadb(tmp_path: Any, parties: Any) -> None:
-    server = mariadb_backend(tmp_path).server
-    [defaults] = server.query(f"SELECT {', '.join(f'@@GLOBAL.{name}' for name in MARIADB)}")
-    for name, value in MARIADB.items():
-        server.query(f"SET GLOBAL {name} = %s", (value,))
+@contextlib.contextmanager
+def set_to(server: Any, settings: dict[str, Any]) -> Iterator[None]:
+    [defaults] = server.query(f"SELECT {', '.join(f'@@GLOBAL.{name}' for name in settings)}")
     try:
-        ann, ben = parties("sync", server.url), parties("async", server.url)
-        check_locks_and_cells(ann, ben)
+        for name, value in settings.items():
+            server.query(f"SET GLOBAL {name} = %s", (value,))
+        yield
+    finally:
+        for name, value in zip(settings, defaults, strict=True):
+            server.query(f"SET GLOBAL {name} = %s", (value,))
+
+
+@pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
+def test_mariadb(tmp_path: Any, parties: Any, scheme: str) -> None:
+    server = mariadb_backend(tmp_path).server
+    server.query(f"DROP TABLE IF EXISTS {TABLES}, holdfast_fences")
+    url = server.url_for("holdfast", scheme)
+    with set_to(server, MARIADB):
+        with set_to(server, MARIADB_OURS):
+            check_locks_and_cells(parties("sync", url), parties("async", url))
+        ann, ben = parties("sync", url), parties("async", url)
         with contextlib.closing(WAYS["mariadb"][0].begin(ann, server.url)) as own:
             own.say("SET NAMES latin1")
             server.query(schema.ddl("mariadb://h/db").rpartition("\n--")[2].partition("\n")[2])
             check_guard_and_fence(ann, ben, own.connection)
-    finally:
-        for name, value in zip(MARIADB, defaults, strict=True):
-            server.query(f"SET GLOBAL {name} = %s", (value,))

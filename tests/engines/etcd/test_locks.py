@@ -1,5 +1,6 @@
 """The steps of an exchange one by one, where no real server would stop between two of them."""
 
+import threading
 from typing import Any, cast
 
 import grpc
@@ -14,6 +15,7 @@ from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, Method, messages
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
 from holdfast.lab.simulator.etcd.server import Keyspace
+from tests.engines.meanwhile import meanwhile
 
 Step = Call | list[Call] | KeepAlives
 
@@ -115,11 +117,13 @@ class Server:
     def __init__(self, clock: Any) -> None:
         self.clock = clock
         self.data = Keyspace(clock, lambda key, revision: None)
+        self._mutex = threading.Lock()
 
     def perform(self, step: Step) -> list[Any]:
-        if isinstance(step, KeepAlives):
-            return [self._perform(LEASE_KEEP_ALIVE, each).TTL for each in step.requests]
-        return [self._perform(*each) for each in (step if isinstance(step, list) else [step])]
+        with self._mutex:
+            if isinstance(step, KeepAlives):
+                return [self._perform(LEASE_KEEP_ALIVE, each).TTL for each in step.requests]
+            return [self._perform(*each) for each in (step if isinstance(step, list) else [step])]
 
     def _perform(self, method: Method, request: Any) -> Any:
         try:
@@ -209,6 +213,21 @@ def test_a_renewal_during_a_move_to_another_session_is_no_loss(
     assert renewing.ends() == moving.ends() == [DONE]
     assert ttl_of(server, held) == held.session.ttl == 60
     assert extending(server, locks, 60).ends() == [DONE]
+
+
+@pytest.mark.parametrize("line", range(16))
+def test_a_move_between_any_two_lines_of_a_renewal(
+    server: Server, locks: Locks, held: Claim, line: int
+) -> None:
+    """By another thread."""
+    renewing = extending(server, locks, 4).go_on()
+    with meanwhile(
+        line,
+        ("extend", "_move", "<listcomp>", "<genexpr>"),
+        lambda: extending(server, locks, 60).ends(),
+    ):
+        assert renewing.ends() == [DONE]
+    assert ttl_of(server, held) == 60
 
 
 @pytest.mark.parametrize("ttls", [(50, 60), (60, 50)])

@@ -253,7 +253,7 @@ class Locks:
             if claim is None:
                 answers.append(NOT_YOURS)
                 continue
-            found = [each for each in claim.sessions if claim.place in places.get(each, ())]
+            found = [each for each in list(claim.sessions) if claim.place in places.get(each, ())]
             if found and found[0].ttl >= request.ttl:
                 claim.session = found[0]
                 claim.ends_at = max(claim.ends_at, asked_at + request.ttl)
@@ -274,8 +274,8 @@ class Locks:
             _note_place(claim, found)
             if not claim.revision:
                 return NOT_YOURS
-            now_in = next((each for each in claim.sessions if each.lease == found[0].lease), None)
-            session = now_in
+            known = {each.lease: each for each in list(claim.sessions)}
+            session = now_in = known.get(found[0].lease)
             if session is None or session.ttl < ttl:
                 session = self._registry.session_for(claim, ceil(ttl))
             if not (yield from self._ensure_fresh(session, self._clock())):

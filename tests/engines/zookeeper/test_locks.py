@@ -72,8 +72,9 @@ def end_of(steps: Calls[list[Answer]], replies: list[Any]) -> list[Answer]:
 def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
     """The request to move it has been sent, and is not answered yet."""
     steps = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
-    next(steps)
-    step = steps.send([])
+    step = next(steps)
+    while isinstance(step, Send) and not step.calls:  # it is being connected
+        step = steps.send([])
     assert isinstance(step, Send)
     assert step.session is LONGER
     return steps
@@ -133,11 +134,23 @@ def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, l
     steps: list[Send | Sleep] = []
 
     def begin(move: Calls[list[Answer]]) -> None:
-        steps.append(next(move))
+        next(move)  # the longer session is being connected
+        steps.append(move.send([]))
 
     with meanwhile(line, ("extend_one", "begin_move"), lambda: begin(moves[1])):
         begin(moves[0])
     assert sorted(type(each).__name__ for each in steps) == ["Send", "Sleep"]
+
+
+def test_a_renewal_goes_on_while_a_longer_session_is_being_connected(
+    locks: Locks, claim: Claim
+) -> None:
+    """Its servers may take longer for that than the lease has."""
+    moving = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    next(moving)
+    renewing = locks.extend_one(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    assert isinstance(next(renewing), Send)
+    assert end_of(renewing, [SimpleNamespace()]) == [DONE]
 
 
 @pytest.mark.parametrize("ttl", [10.0, 50.0])
@@ -170,6 +183,7 @@ def test_a_lease_that_was_released_is_not_moved(locks: Locks, claim: Claim) -> N
     releasing = locks.release(SHORTER, [claim])
     next(releasing)
     assert end_of(releasing, [None]) == [DONE]
+    moving.send([])
     moving.send([])
     assert end_of(moving, [[RuntimeInconsistency(), NoNodeError()]]) == [NOT_YOURS]
 

@@ -232,6 +232,8 @@ class Locks:
         timeout of its session. This waits until another exchange that does the same is over."""
         mover, answers = object(), list[Answer]((MOVING,))
         while answers == [MOVING]:
+            if claim.place and request.ttl > claim.session.ttl:
+                yield Send(self._sessions.of(request.ttl), [])  # others need not wait for that
             try:
                 if self._registry.begin_move(claim, mover):
                     answers = yield from self._extend_one(request, claim, asked_at)

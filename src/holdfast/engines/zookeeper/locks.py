@@ -230,19 +230,19 @@ class Locks:
     def extend_one(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         """Extend a lease whose place may be in doubt, or is to be replaced, to extend it beyond the
         timeout of its session. This waits until another exchange that does the same is over."""
-        mover, answers = object(), list[Answer]((MOVING,))
-        while answers == [MOVING]:
+        mover = object()
+        while True:
             if claim.place and request.ttl > claim.session.ttl:
                 yield Send(self._sessions.of(request.ttl), [])  # others need not wait for that
             try:
                 if self._registry.begin_move(claim, mover):
                     answers = yield from self._extend_one(request, claim, asked_at)
+                    if answers != [MOVING]:
+                        return answers
             finally:
                 if claim.mover is mover:
                     claim.mover = None
-            if answers == [MOVING]:
-                yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
-        return answers
+            yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
 
     def _extend_one(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         if claim.doubtful:

@@ -1,7 +1,7 @@
 """The steps of an exchange one by one, where no real server would stop between two of them."""
 
 import threading
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
@@ -11,7 +11,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
 from holdfast.engines.etcd.connection import read_error
 from holdfast.engines.etcd.locks import Locks
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, Method, messages
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, Method
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
 from holdfast.lab.simulator.etcd.server import Keyspace
@@ -42,73 +42,6 @@ def registry(host: StoreHost) -> Registry:
 @pytest.fixture
 def locks(registry: Registry, host: StoreHost) -> Locks:
     return Locks(registry, Watches(host.notify), host)
-
-
-@pytest.fixture
-def claim(registry: Registry) -> Claim:
-    claim = registry.claim(Acquire("door", "ben", 4.0), 4)
-    claim.ends_at, claim.session.granted = 4.0, True
-    return claim
-
-
-RELEASES = [Release("door", "ben")]
-DELETED = messages["TxnResponse"](
-    succeeded=True, responses=[{"response_delete_range": {"deleted": 1}}]
-)
-NOT_DELETED = messages["TxnResponse"]()
-
-
-def end_of(steps: Calls[list[Answer]], reply: Any) -> Answer:
-    while True:  # an etcd lease that is not needed any more is revoked
-        try:
-            steps.send([reply])
-        except StopIteration as end:
-            [answer] = end.value
-            assert isinstance(answer, Answer)
-            return answer
-
-
-def test_a_release_is_not_confirmed_by_another_one_that_may_fail(
-    locks: Locks, claim: Claim
-) -> None:
-    """After an interruption, the caller and the background task release at the same time."""
-    first, second = locks.release(RELEASES, set()), locks.release(RELEASES, set())
-    next(first)
-    assert next(second), "it is sent, too"
-    first.close()  # its connection was lost
-    third = locks.release(RELEASES, set())
-    assert next(third), "the claim is still there"
-    assert end_of(second, DELETED) == DONE
-    assert end_of(third, NOT_DELETED) == DONE, "the second one has deleted it"
-    with pytest.raises(StopIteration):
-        next(locks.release(RELEASES, set()))
-
-
-def test_of_two_releases_both_are_confirmed(locks: Locks, claim: Claim, registry: Registry) -> None:
-    claim.revision = 7
-    first, second = locks.release(RELEASES, set()), locks.release(RELEASES, set())
-    next(first)
-    [late] = cast("list[Call]", next(second))
-    assert end_of(first, DELETED) == DONE
-    again = registry.claim(Acquire("door", "cleo", 4.0), 4)
-    assert again.place == claim.place, "the name is used again"
-    assert late.request.compare[0].create_revision == 7, "the late one leaves that alone"
-    assert end_of(second, NOT_DELETED) == DONE
-    assert registry.claims == {"cleo": again}
-
-
-def test_a_release_is_sent_again_though_the_lease_ends_meanwhile(
-    locks: Locks, claim: Claim, registry: Registry
-) -> None:
-    """It is not taken for a loss: the servers may have the place for longer."""
-    claim.session.ttl = 8
-    first = locks.release(RELEASES, set())
-    assert next(first)
-    registry.expire(5.0)  # another exchange comes by
-    first.close()
-    again = locks.release(RELEASES, set())
-    assert next(again), "the claim is still there"
-    assert end_of(again, DELETED) == DONE
 
 
 class Server:
@@ -161,9 +94,8 @@ class Exchange:
                     self.answers = end.value
         return self
 
-    def lose_reply(self) -> None:
-        """The present step is carried out, and the connection is lost."""
-        self.arrive()
+    def lose(self) -> None:
+        """The connection is lost."""
         self._steps.close()
 
     def ends(self) -> list[Answer]:
@@ -196,9 +128,49 @@ def extending(server: Server, locks: Locks, ttl: float) -> Exchange:
     return Exchange(server, locks.extend([Extend("door", "ann", ttl, 7)], 0.0))
 
 
+def releasing(server: Server, locks: Locks) -> Exchange:
+    return Exchange(server, locks.release([Release("door", "ann")], set()))
+
+
 def ttl_of(server: Server, claim: Claim) -> int:
     """That of the etcd lease which the place is attached to."""
     return server.data.leases[server.data.keys[claim.place].lease].ttl
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_release_is_not_confirmed_by_another_one_that_may_fail(
+    server: Server, locks: Locks, held: Claim, arrives: bool
+) -> None:
+    """After an interruption, the caller and the background task release at the same time."""
+    first, second, last = (releasing(server, locks) for _ in range(3))
+    if arrives:
+        first.arrive()
+    first.lose()
+    third = releasing(server, locks)
+    assert second.ends() == third.ends() == [DONE]
+    last.lose()
+    with pytest.raises(StopIteration):
+        releasing(server, locks)  # nothing is left to release
+
+
+def test_of_two_releases_both_are_confirmed(server: Server, locks: Locks, held: Claim) -> None:
+    first, second = releasing(server, locks), releasing(server, locks)
+    assert first.ends() == [DONE]
+    acquire = Acquire("door", "cleo", 4.0)
+    assert isinstance(Exchange(server, locks.acquire(acquire, 0.0)).ends()[0], Granted)
+    assert second.ends() == [DONE]
+    assert server.data.keys[held.place].value == b"cleo", "the late one leaves that alone"
+
+
+def test_a_release_is_sent_again_though_the_lease_ends_meanwhile(
+    server: Server, locks: Locks, held: Claim, registry: Registry
+) -> None:
+    """It is not taken for a loss: the servers may have the place for longer."""
+    server.clock.now = 2.0
+    first = releasing(server, locks)
+    registry.expire(5.0)  # another exchange comes by
+    first.lose()
+    assert releasing(server, locks).ends() == [DONE]
 
 
 @pytest.mark.parametrize("before", range(8))
@@ -244,7 +216,7 @@ def test_of_two_moves_at_once_the_longer_one_decides(
     assert ttl_of(server, held) == 60
     assert held.ends_at == 60
     assert extending(server, locks, 60).ends() == [DONE]
-    assert Exchange(server, locks.release([Release("door", "ann")], set())).ends() == [DONE]
+    assert releasing(server, locks).ends() == [DONE]
     assert not server.data.keys
 
 
@@ -253,7 +225,9 @@ def test_of_two_moves_at_once_the_longer_one_decides(
 def test_a_move_whose_reply_was_lost(
     server: Server, locks: Locks, held: Claim, before: int, ttl: int
 ) -> None:
-    extending(server, locks, 60).go_on(before).lose_reply()
+    moving = extending(server, locks, 60).go_on(before)
+    moving.arrive()
+    moving.lose()
     assert extending(server, locks, ttl).ends() == [DONE]
     assert ttl_of(server, held) >= ttl
     assert held.session.ttl == ttl_of(server, held)
@@ -265,9 +239,9 @@ def test_a_release_during_a_move(
     server: Server, locks: Locks, held: Claim, before: int, meanwhile: int
 ) -> None:
     moving = extending(server, locks, 60).go_on(before)
-    releasing = Exchange(server, locks.release([Release("door", "ann")], set())).go_on(meanwhile)
+    leaving = releasing(server, locks).go_on(meanwhile)
     moving.arrive()
-    assert releasing.ends() == [DONE]
+    assert leaving.ends() == [DONE]
     moving.ends()
     assert not server.data.keys
     assert all(not session.claims for session in held.sessions)

@@ -11,6 +11,8 @@ from holdfast.drivers.common import clock
 from holdfast.lab.servers.process import ServerFailed
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer, find_etcd, find_etcd_wheel
 
+from .unreliable import UnreliableStore, store_on
+
 LINES = {"3.4": find_etcd, "3.5": find_etcd_wheel}
 LINES_BY_TURNS = [pytest.param("3.4", marks=pytest.mark.full), "3.5"]
 """For what is slow."""
@@ -29,6 +31,12 @@ def server(running: EtcdServer) -> EtcdServer:
         running.start()
     running.clear()
     return running
+
+
+@pytest.fixture
+def store(server: EtcdServer) -> Iterator[UnreliableStore]:
+    with store_on(server) as store:
+        yield store
 
 
 BOUND = 60.0

@@ -2,13 +2,11 @@
 question more finds out how things are, and a release leaves nothing behind."""
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
 from holdfast.core.messages import (
     Acquire,
-    Answer,
     Break,
     Done,
     Extend,
@@ -19,14 +17,13 @@ from holdfast.core.messages import (
     Listing,
     NotYours,
     Release,
-    Request,
 )
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd.sessions import WAITING
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
-from .unreliable import Fate, UnreliableStore, store_on
+from .unreliable import Fate, UnreliableStore, ask
 
 pytestmark = pytest.mark.slow
 
@@ -41,17 +38,6 @@ def losses(steps: int) -> list[tuple[Fate, int]]:
 
 def cases(steps: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("fate", "step"), losses(steps), ids=str)
-
-
-@pytest.fixture
-def store(server: EtcdServer) -> Iterator[UnreliableStore]:
-    with store_on(server) as store:
-        yield store
-
-
-def ask(store: UnreliableStore, request: Request) -> Answer:
-    [answer] = store.ask((request,), clock() + 10)
-    return answer
 
 
 def taking(holder: str, *, queue: bool = False, shares: int = 1) -> Acquire:

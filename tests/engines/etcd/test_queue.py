@@ -9,14 +9,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import pytest
 
 import holdfast
-from holdfast.core.messages import Acquire, Answer, Granted, Held, Release
-from holdfast.drivers.common import clock
+from holdfast.core.messages import Acquire, Granted, Held, Release
 from holdfast.engines.etcd import locks
 from tests.contract.interrupting import Interruption
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
-from .unreliable import UnreliableStore, store_on
+from .unreliable import ask, store_on
 
 pytestmark = pytest.mark.slow
 
@@ -119,9 +118,7 @@ def test_a_hand_off_takes_as_many_messages_however_many_wait(
     hand_offs: Callable[[str, int, Callable[[], object]], None],
     crowd: int,
 ) -> None:
-    monkeypatch.setattr(
-        locks, "HELD", Held(600.0, wakes=True)
-    )  # nobody asks because time has passed
+    monkeypatch.setattr(locks, "HELD", Held(600.0, wakes=True))  # none asks as time has passed
     before = 0
 
     def messages() -> int:
@@ -166,21 +163,17 @@ def test_a_server_that_restarts_while_somebody_waits(
 def test_who_lost_its_place_does_not_hold_the_lock(server: EtcdServer) -> None:
     """The place before is gone, but so is its own; and another client was faster."""
     with store_on(server) as store, store_on(server) as other:
-
-        def ask(request: Acquire | Release, of: UnreliableStore = store) -> Answer:
-            return of.ask((request,), clock() + 10)[0]
-
-        ask(Acquire("door", "ann", 30), other)
-        assert isinstance(ask(Acquire("door", "ben", 30, queue=True)), Held)
+        ask(other, Acquire("door", "ann", 30))
+        assert isinstance(ask(store, Acquire("door", "ben", 30, queue=True)), Held)
         [mine] = [lease for lease in server.leases() if lease not in leases_of(server, "ann")]
         server.command("lease/revoke", ID=str(mine))
-        ask(Release("door", "ann"), other)
-        cleo = ask(Acquire("door", "cleo", 30), other)
+        ask(other, Release("door", "ann"))
+        cleo = ask(other, Acquire("door", "cleo", 30))
         assert isinstance(cleo, Granted)
 
-        assert isinstance(ask(Acquire("door", "ben", 30, queue=True)), Held)
-        ask(Release("door", "cleo"), other)
-        ben = ask(Acquire("door", "ben", 30, queue=True))
+        assert isinstance(ask(store, Acquire("door", "ben", 30, queue=True)), Held)
+        ask(other, Release("door", "cleo"))
+        ben = ask(store, Acquire("door", "ben", 30, queue=True))
         assert isinstance(ben, Granted)
         assert ben.fence > cleo.fence
 

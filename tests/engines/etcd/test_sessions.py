@@ -9,7 +9,6 @@ import pytest
 import holdfast
 from holdfast.core.messages import (
     Acquire,
-    Answer,
     Break,
     Done,
     Extend,
@@ -17,13 +16,12 @@ from holdfast.core.messages import (
     Granted,
     NotYours,
     Release,
-    Request,
 )
 from holdfast.drivers.common import clock
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
-from .unreliable import UnreliableStore, store_on
+from .unreliable import UnreliableStore, ask, store_on
 
 pytestmark = pytest.mark.slow
 
@@ -31,20 +29,9 @@ TTL = 4
 
 
 @pytest.fixture
-def store(server: EtcdServer) -> Iterator[UnreliableStore]:
-    with store_on(server) as store:
-        yield store
-
-
-@pytest.fixture
 def other(server: EtcdServer) -> Iterator[UnreliableStore]:
     with store_on(server) as store:
         yield store
-
-
-def ask(store: UnreliableStore, request: Request) -> Answer:
-    [answer] = store.ask((request,), clock() + 10)
-    return answer
 
 
 def test_many_locks_have_one_etcd_lease(server: EtcdServer) -> None:
@@ -124,19 +111,15 @@ def test_an_expired_lease_is_not_extended_by_a_session_that_another_keeps_alive(
     """Also where no one has looked yet for leases that were not extended in time."""
     now = clock()
     with store_on(server, lambda: now) as store:
-
-        def asked(request: Request) -> Answer:
-            return store.ask((request,), now + 10)[0]
-
-        kept, ended = asked(Acquire("gate", "ann", 30)), asked(Acquire("door", "ben", 30))
+        kept, ended = ask(store, Acquire("gate", "ann", 30)), ask(store, Acquire("door", "ben", 30))
         assert isinstance(kept, Granted)
         assert isinstance(ended, Granted)
         now += 29.9
-        assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
+        assert isinstance(ask(store, Extend("gate", "ann", 30, kept.fence)), Done)
         now += 0.2
-        assert isinstance(asked(Extend("door", "ben", 30, ended.fence)), NotYours)
+        assert isinstance(ask(store, Extend("door", "ben", 30, ended.fence)), NotYours)
         now += 1.0
-        assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
+        assert isinstance(ask(store, Extend("gate", "ann", 30, kept.fence)), Done)
         assert isinstance(ask(other, Acquire("door", "dan", 30)), Granted), "it blocks no one"
 
 
@@ -146,20 +129,16 @@ def test_a_release_that_failed_is_repeated_though_its_lease_has_ended(
     """Its place may last longer, since its session was kept alive for another lease."""
     now = clock()
     with store_on(server, lambda: now) as store:
-
-        def asked(request: Request) -> Answer:
-            return store.ask((request,), now + 10)[0]
-
-        kept, ended = asked(Acquire("gate", "ann", 30)), asked(Acquire("door", "ben", 30))
+        kept, ended = ask(store, Acquire("gate", "ann", 30)), ask(store, Acquire("door", "ben", 30))
         assert isinstance(kept, Granted)
         assert isinstance(ended, Granted)
         now += 20
-        assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
+        assert isinstance(ask(store, Extend("gate", "ann", 30, kept.fence)), Done)
         with store.losing(0, "request lost"):
-            assert isinstance(asked(Release("door", "ben")), Failed)
+            assert isinstance(ask(store, Release("door", "ben")), Failed)
         now += 11
-        assert isinstance(asked(Acquire("window", "ann", 30, renew=False)), Granted)
-        assert isinstance(asked(Release("door", "ben")), Done)
+        assert isinstance(ask(store, Acquire("window", "ann", 30, renew=False)), Granted)
+        assert isinstance(ask(store, Release("door", "ben")), Done)
         assert isinstance(ask(other, Acquire("door", "dan", 30)), Granted)
 
 

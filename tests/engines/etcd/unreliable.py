@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster
@@ -39,6 +40,11 @@ class UnreliableStore(EtcdStore):
 
     loss: Loss | None = None
 
+    @property
+    def clock(self) -> Clock:
+        """The one that its requests end by."""
+        return self._clock
+
     def _send(self, step: Step, connection: Connection, until: float) -> Any:
         loss = self.loss
         if loss is None:
@@ -70,3 +76,9 @@ def store_on(server: EtcdServer, clock: Clock = clock) -> Iterator[UnreliableSto
     store = UnreliableStore(_cluster(urlsplit(server.url), {}), host, {})
     yield store
     store.close()
+
+
+def ask(store: UnreliableStore, request: Request) -> Answer:
+    """The answer to one request, which has some seconds of the store's own clock."""
+    [answer] = store.ask((request,), store.clock() + 10)
+    return answer

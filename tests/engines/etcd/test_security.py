@@ -12,7 +12,11 @@ import pytest
 import holdfast
 from holdfast.core.messages import Held
 from holdfast.engines.etcd import locks
-from tests.equipment.servers.certificates import SETTINGS, Certificates, certify, make_certificates
+from tests.equipment.servers.certificates import (
+    Certificates,
+    make_certificates,
+    make_client_certificate,
+)
 from tests.equipment.servers.etcd import EtcdServer, find_etcd_wheel
 from tests.patience import wait_for
 
@@ -21,6 +25,9 @@ pytestmark = pytest.mark.slow
 
 COUNTING = 0.1
 """Seconds between two looks at a server's metrics: to count its calls, it has to write them all."""
+
+FOR_GOOD = "cannot be used like this"
+"""What errors say that waiting does not heal."""
 
 SOON = Held(3.0, wakes=True)
 """A waiter asks again soon, although it was not woken."""
@@ -47,13 +54,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def of_a_client(certificates: Certificates) -> Certificates:
-    """A client's certificate, of the same authority."""
-    folder = certificates.authority.parent
-    (folder / "settings").write_text(
-        SETTINGS.replace("[server]", "[client]").replace("serverAuth", "clientAuth")
-    )
-    certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
-    return Certificates(certificates.authority, folder / "client.pem", folder / "client.key")
+    return make_client_certificate(certificates)
 
 
 def test_a_server_with_a_certificate(certificates: Certificates, tmp_path: Path) -> None:
@@ -98,13 +99,17 @@ def login(server: EtcdServer, user: str = "ann:se%3Acr%2Fet") -> str:
 
 def test_a_user_with_a_password(guarded: EtcdServer) -> None:
     assert takes(login(guarded))
-    assert "password" in refusal(login(guarded, "ann:wrong"))
+    wrong = refusal(login(guarded, "ann:wrong"))
+    assert "password" in wrong
+    assert FOR_GOOD in wrong
     assert "se:cr" not in refusal(login(guarded, "ann:se%3Acr"))
     assert refusal(f"etcd://{guarded.address}")
 
 
 def test_a_user_who_may_not(guarded: EtcdServer) -> None:
-    assert "permission denied" in refusal(login(guarded), prefix="other:")
+    refused = refusal(login(guarded), prefix="other:")
+    assert "permission denied" in refused
+    assert FOR_GOOD in refused
 
 
 def test_a_login_that_is_forgotten_is_repeated(guarded: EtcdServer) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,12 @@ from holdfast.core.messages import (
     Release,
 )
 from holdfast.drivers.common import clock
+from holdfast.engines.etcd.commands import KeepAlives
+from holdfast.engines.etcd.connection import Connection, Rejected
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
-from .unreliable import UnreliableStore, ask, store_on
+from .unreliable import Step, UnreliableStore, ask, store_on
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +157,23 @@ def test_a_broken_lease_is_found_out_by_the_next_renewal(
     assert [type(each) for each in store.ask(requests, clock() + 10)] == [NotYours, Done]
     assert isinstance(ask(store, Release("door", "ann")), NotYours)
     assert isinstance(ask(other, Release("door", "dan")), Done)
+
+
+def test_a_keep_alive_that_is_refused(
+    store: UnreliableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(store, Acquire("door", "ann", 30))
+    send = store._send
+
+    def refuse(step: Step, connection: Connection, until: float) -> Any:
+        if isinstance(step, KeepAlives):
+            raise Rejected("permission denied")
+        return send(step, connection, until)
+
+    monkeypatch.setattr(store, "_send", refuse)
+    answer = ask(store, Extend("door", "ann", 30))
+    assert isinstance(answer, Failed)
+    assert "permission denied" in str(answer)
 
 
 def test_a_session_that_was_ended_by_hand_loses_all_its_leases_at_once(server: EtcdServer) -> None:

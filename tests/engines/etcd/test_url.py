@@ -9,6 +9,7 @@ import pytest
 import holdfast
 from holdfast.engines.etcd import _cluster
 from holdfast.options import read_options
+from tests.equipment.servers.etcd import EtcdServer
 
 
 def endpoints(url: str) -> tuple[str, ...]:
@@ -66,12 +67,11 @@ def test_grpc_is_imported_only_for_etcd() -> None:
     assert out.stdout == "False\n"
 
 
-def test_the_same_rules_for_zookeeper() -> None:
-    for url, says in [
-        ("zookeeper://h:0", "url: 'h:0' has no valid port"),
-        ("zookeeper://h1,,h3", "url: one of several hosts is empty"),
-        ("zookeeper://h?tick=long", "tick: must be from 0.001 to 3600 seconds, got 'long'"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            holdfast.Client(url)
-    holdfast.Client("zookeeper://h/team@prod").close()
+@pytest.mark.slow
+def test_a_proxy_for_web_pages_is_not_asked(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with holdfast.Client(server.url) as client, client.lock("door", timeout=20):
+        pass

@@ -14,7 +14,20 @@ def test_a_chroot_that_is_no_path_is_refused(path: str) -> None:
         holdfast.Client(f"zookeeper://h{path}")
 
 
-@pytest.mark.parametrize("path", ["", "/", "/a/", "/a/b.c", "/ключ", "/..."])
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("zookeeper://h:0", "url: 'h:0' has no valid port"),
+        ("zookeeper://h1,,h3", "url: one of several hosts is empty"),
+        ("zookeeper://h?tick=long", "tick: must be from 0.001 to 3600 seconds, got 'long'"),
+    ],
+)
+def test_what_is_refused(url: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        holdfast.Client(url)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/a/", "/a/b.c", "/ключ", "/...", "/team@prod"])
 def test_a_chroot_that_is_a_path(path: str) -> None:
     holdfast.Client(f"zookeeper://h{path}").close()
 

@@ -54,6 +54,15 @@ def make_certificates(folder: Path) -> Certificates:
     return Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")
 
 
+def make_client_certificate(server: Certificates) -> Certificates:
+    """A client's certificate, of the authority of that server."""
+    folder = server.authority.parent
+    settings = SETTINGS.replace("[server]", "[client]").replace("serverAuth", "clientAuth")
+    (folder / "settings").write_text(settings)
+    certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
+    return Certificates(server.authority, folder / "client.pem", folder / "client.key")
+
+
 def certify(folder: Path, name: str, *signed_by: str) -> None:
     command = [find_openssl(), "req", "-x509", "-config", "settings", "-extensions", name]
     command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"]

@@ -50,6 +50,30 @@ def test_of_several_locks_it_shows_the_one_that_it_waits_for(holdfast: Holdfast)
             assert "mine" not in shown
 
 
+SAME_PID = """
+import os, sys
+import holdfast
+lease = holdfast.Client(ttl=3600).lock("job").acquire()
+os.execv(sys.executable, [sys.executable, "-m", "holdfast.cli", "run", *sys.argv[1:]])
+"""
+"""A process that holds the lock until it is followed by another one of the same host and pid."""
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["job"], "waiting for job: held by"),
+        (["a", "--also", "job"], "waiting for job: held by"),
+        (["-n", "job"], "'job' is still held by"),
+    ],
+)
+def test_a_holder_that_had_the_same_pid(holdfast: Holdfast, options: list[str], shown: str) -> None:
+    """As in a container that was killed, and was started again."""
+    argv = [sys.executable, "-c", SAME_PID, *options, "true"]
+    with console(argv, {"HOLDFAST_URL": holdfast.url}) as screen:
+        screen.expect(shown)
+
+
 def test_a_pipe_is_not_told(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client, client.lock("nightly"):
         done = holdfast.run("run", "-w", "1.5", "nightly", "--", "true")

@@ -250,7 +250,7 @@ class _Run:
     def _explain_conflict(self, client: holdfast.Client) -> None:
         name, by = self.request.name, ""
         with suppress(holdfast.EngineUnavailable):
-            if info := held_by_another(client, self.request.names):
+            if info := first_held(client, self.request.names):
                 name, by = info.name, f" by {describe_holders(info)}"
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
         self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")
@@ -268,6 +268,7 @@ class WaitingLine:
 
     def __init__(self, client: holdfast.Client, names: Iterable[str], *, quiet: bool) -> None:
         self._client, self._names = client, sorted(names)
+        self._began = int(time.time() * 1000) / 1000  # as exact as holder ids are
         self._shown = not quiet and sys.stderr.isatty()
         self._over = threading.Event()
         self._mutex = threading.Lock()
@@ -297,7 +298,7 @@ class WaitingLine:
     def _text(self) -> str:
         waiting = f"waiting for {printable(', '.join(self._names))}"
         try:
-            info = held_by_another(self._client, self._names)
+            info = first_held(self._client, self._names, self._began)
         except holdfast.LockError:
             return f"{waiting}: the engine is unreachable"
         if info is None:
@@ -312,12 +313,16 @@ def _write(text: str) -> None:
             os.write(2, text.encode(errors="replace"))
 
 
-def held_by_another(client: holdfast.Client, names: Iterable[str]) -> holdfast.LeaseInfo | None:
+def first_held(
+    client: holdfast.Client, names: Iterable[str], began: float = inf
+) -> holdfast.LeaseInfo | None:
     """The lock that is waited for: several are acquired in the order of their names, so it is the
-    first that another process holds."""
+    first that is held, but not by what this process has asked for since it `began`."""
+    ours = os.uname().nodename, os.getpid()
     for info in filter(None, map(client.inspect, sorted(names))):
         label = info.label
-        if label is None or (label.host, label.pid) != (os.uname().nodename, os.getpid()):
+        # An earlier process may have had this pid, as in a container that was started again.
+        if not label or (label.host, label.pid) != ours or (label.asked_at or 0.0) < began:
             return info
     return None
 

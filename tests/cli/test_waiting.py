@@ -14,7 +14,7 @@ import holdfast as library
 from holdfast.lab.servers.redis import RedisServer
 
 from .console import console
-from .processes import Holdfast, finish, line_of
+from .processes import PATIENCE, Holdfast, finish, line_of
 
 CLI = [sys.executable, "-m", "holdfast.cli"]
 
@@ -130,8 +130,22 @@ main()
 """The program, which would wait for an hour for an engine that does not answer."""
 
 
-def test_a_signal_ends_the_look_for_a_run_around_it(holdfast: Holdfast) -> None:
-    inside = {**os.environ, "HOLDFAST_HOLDER": f"web-3/7/holdfast/{32 * '0'}"}
+AROUND_IT = {"HOLDFAST_HOLDER": f"web-3/7/holdfast/{32 * '0'}", "HOLDFAST_FENCES": '{"job": 7}'}
+"""What a run that holds `job` gives to a run inside of it."""
+
+
+def test_a_run_of_another_lock_does_not_look_for_one_around_it() -> None:
+    """It would wait for longer than it was told to."""
+    with RedisServer() as server:
+        server.freeze()
+        run = [sys.executable, "-c", PATIENT, "run", "-w", "0.1", "--url", server.url, "a", "true"]
+        done = subprocess.run(run, env={**os.environ, **AROUND_IT}, timeout=PATIENCE)
+        assert done.returncode == 69
+        server.thaw()
+
+
+def test_a_signal_ends_the_look_for_a_run_around_it() -> None:
+    inside = {**os.environ, **AROUND_IT}
     with RedisServer() as server:
         server.freeze()
         run = [sys.executable, "-c", PATIENT, "run", "-v", "--url", server.url, "job", "true"]

@@ -331,10 +331,12 @@ def held_by_its_parent(client: holdfast.Client, request: Request) -> str:
     """The name of a lock that is held by the `holdfast run` that this one runs inside of, so that
     this one would wait forever; empty if there is none."""
     parent = holdfast.Label.of(os.environ.get("HOLDFAST_HOLDER", ""))
+    its_names = os.environ.get("HOLDFAST_FENCES", "")  # as JSON
     shares = 0 if request.shared else request.slots
     if parent is not None:
         with suppress(holdfast.LockError):
-            for info in filter(None, map(client.inspect, request.names)):
+            asked = (name for name in request.names if json.dumps(name) in its_names)
+            for info in filter(None, map(client.inspect, asked)):
                 may_share = info.shares == shares != 1
                 if not may_share and any(each.label == parent for each in info.members):
                     return info.name

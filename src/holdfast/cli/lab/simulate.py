@@ -188,9 +188,9 @@ def _describe(plan: Plan) -> None:
 
 
 def _numbers(option: str, text: str, count: int) -> list[int]:
-    """The numbers in an option's value, of `count` faults or tasks."""
+    """The numbers in an option's value, of `count` faults or tasks, in their order."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         if not (word.isdecimal() and int(word) < count):
             raise ValueError(f"{option}: {word!r} is not a number from 0 to {count - 1}")
-    return [int(word) for word in words]
+    return sorted({int(word) for word in words})

@@ -15,6 +15,9 @@ import click
 FREE = 1
 """`show`, `break`: the lock is free (or the operator answered no)."""
 
+UNEXPECTED = 1
+"""`lab`: a run did not end as expected."""
+
 WARNINGS, CRITICAL = 1, 2
 """`doctor`: the worst that it found."""
 

@@ -6,11 +6,10 @@ import time
 
 import click
 
+from holdfast.cli import exits
 from holdfast.cli.lab import missing_programs_are_told
 from holdfast.lab.model.search import explore
 from holdfast.lab.model.variants import ALGORITHM, VARIANTS, WRONG
-
-_UNEXPECTED = 1
 
 
 @click.command("model")
@@ -29,7 +28,7 @@ def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
     with missing_programs_are_told():
         as_expected = [_explore(name) for name in _chosen(variant)]
     if not all(as_expected):
-        ctx.exit(_UNEXPECTED)
+        ctx.exit(exits.UNEXPECTED)
 
 
 def _chosen(variant: str | None) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import click
 
+from holdfast.cli import exits
 from holdfast.cli.lab import missing_programs_are_told, terminal
 from holdfast.cli.output import Output
 from holdfast.lab.history import Event
@@ -20,9 +21,6 @@ from holdfast.lab.scenarios.catalogue import DEMO, SCENARIOS
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 from holdfast.lab.scenarios.scenario import run as run_variant
 from holdfast.lab.servers.process import ProgramMissing
-
-DIFFERS = 1
-"""The exit code if a variant did not end as expected."""
 
 ALL = "all"
 Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
@@ -75,7 +73,7 @@ def demo() -> None:
 
 def _conclude(outcomes: Iterable[Outcome]) -> None:
     if not all(outcome.as_expected for outcome in outcomes):
-        raise click.exceptions.Exit(DIFFERS)
+        raise click.exceptions.Exit(exits.UNEXPECTED)
 
 
 def _choose(name: str, variant: str | None) -> list[tuple[Scenario, Variant]]:

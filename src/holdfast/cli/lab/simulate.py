@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from holdfast.cli import exits
 from holdfast.cli.lab import missing_programs_are_told, terminal
 from holdfast.cli.options import bad_arguments_are_usage_errors, number_that
 from holdfast.lab.history import History
@@ -29,9 +30,6 @@ MOST = 10**9
 
 MOST_EVENTS = 40
 """A longer list of events would bury the picture."""
-
-BROKEN = 1
-"""Exit code: a promise was broken."""
 
 
 @click.command("simulate")
@@ -109,7 +107,7 @@ def simulate(
     if run is not None and run.findings:
         if seed is None:
             _blame(run, setup)
-        click.get_current_context().exit(BROKEN)
+        click.get_current_context().exit(exits.UNEXPECTED)
 
 
 def _cores() -> int:

@@ -21,26 +21,6 @@ def outcome(child: Child) -> Ended | Stopped:
     return state
 
 
-def test_its_exit_code_is_the_commands_own() -> None:
-    with Child(("sh", "-c", "exit 7")) as child:
-        child.start({})
-        assert outcome(child) == Ended(7)
-
-
-def test_a_signal_that_ends_it_is_negative() -> None:
-    with Child(("sh", "-c", "kill -KILL $$")) as child:
-        child.start({})
-        assert outcome(child) == Ended(-9)
-
-
-def test_a_command_that_does_not_exist_is_127(capfd: pytest.CaptureFixture[str]) -> None:
-    with Child(("no-such-command",)) as child:
-        child.start({})
-        assert outcome(child) == Ended(127)
-    error = "holdfast: cannot run 'no-such-command': No such file or directory\n"
-    assert capfd.readouterr().err == error
-
-
 def test_a_file_that_is_no_program_is_126(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,19 +70,6 @@ def test_a_signal_sent_before_the_start_acts_at_the_start(tmp_path: Path, signum
         child.start({})
         assert outcome(child) == Ended(-signum)
     assert not ran.exists()
-
-
-def test_signals_go_to_all_that_the_command_has_started(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    script = f"sh -c 'echo $$ > {ready}.tmp; mv {ready}.tmp {ready}; sleep 600; :' & wait"
-    with Child(("sh", "-c", script)) as child:
-        child.start({})
-        eventually(ready.exists)
-        grandchild = int(ready.read_text())
-        assert os.getpgid(grandchild) == child.pid != os.getpgrp()
-        child.send(signal.SIGTERM)
-        assert outcome(child) == Ended(-15)
-        eventually(lambda: gone(grandchild))
 
 
 def test_it_tells_when_it_is_suspended_and_goes_on() -> None:

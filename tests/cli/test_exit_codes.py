@@ -123,7 +123,8 @@ def test_126_if_it_cannot_be_executed(holdfast: Holdfast, tmp_path: Path) -> Non
 def test_127_if_it_is_not_found(holdfast: Holdfast) -> None:
     failed = holdfast.run("run", "job", "--", "no-such-command")
     assert failed.returncode == 127
-    assert failed.stderr.startswith("holdfast: cannot run 'no-such-command': ")
+    error = "holdfast: cannot run 'no-such-command': No such file or directory\n"
+    assert failed.stderr == error
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0, "it is free again"
 
 

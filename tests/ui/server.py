@@ -102,3 +102,12 @@ def serving(application: Any, mounted: Any = None) -> Iterator[int]:
             feed._task.get_loop().call_soon_threadsafe(feed.end_streams)
         thread.join()
         listener.close()
+
+
+@contextmanager
+def signed_in(application: Any) -> Iterator[Visitor]:
+    """Serve it for a visitor, whose token is used."""
+    with serving(application) as port:
+        visitor = Visitor(port)
+        visitor.sign_in()
+        yield visitor

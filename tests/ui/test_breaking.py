@@ -15,7 +15,7 @@ from holdfast.lab.servers.redis import RedisServer
 from holdfast.ui import app
 
 from .conftest import Hold
-from .server import TOKEN, Visitor, serving
+from .server import TOKEN, Visitor, signed_in
 
 
 def ask(visitor: Visitor, row: dict[str, Any], **changes: Any) -> tuple[int, str]:
@@ -92,9 +92,7 @@ def test_one_holder_of_several(client: holdfast.Client, hold: Hold, visitor: Vis
 
 
 def test_read_only_by_default(client: holdfast.Client) -> None:
-    with serving(app(client, token=TOKEN, once=True)) as port, client.lock("a") as lease:
-        visitor = Visitor(port)
-        visitor.sign_in()
+    with signed_in(app(client, token=TOKEN, once=True)) as visitor, client.lock("a") as lease:
         status, text = ask(visitor, visitor.find("a"))
         assert status == 403
         assert "may only look" in text
@@ -136,9 +134,7 @@ def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     audit = tmp_path / "audit"
     with RedisServer() as server, holdfast.Client(server.url) as client:
         page = app(client, token=TOKEN, once=True, allow_break=True, audit_log=audit)
-        with serving(page) as port:
-            visitor = Visitor(port)
-            visitor.sign_in()
+        with signed_in(page) as visitor:
             lease = client.lock("a", renew=False).acquire()
             row = visitor.find("a")
             assert ask(visitor, row)[0] == 200

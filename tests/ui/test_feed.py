@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -15,9 +13,10 @@ from holdfast.breaking import public
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.monitor import Monitor
 from holdfast.ui import app, feed
+from tests.cli.processes import eventually
 
 from .conftest import Hold
-from .server import TOKEN, Visitor, serving
+from .server import TOKEN, Visitor, signed_in
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -26,14 +25,6 @@ HOSTILE = [
     "\u202egnp.exe",
     "'\"&;",
 ]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for it; fail after a minute."""
-    pause, give_up_at = threading.Event(), time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < give_up_at, f"never came true: {condition}"
-        pause.wait(0.02)
 
 
 def test_all_that_is_known_and_then_what_changes(client: holdfast.Client, visitor: Visitor) -> None:
@@ -70,11 +61,11 @@ def test_kinds_and_waiters(client: holdfast.Client, hold: Hold, visitor: Visitor
     assert visitor.find("slots")["kind"] == "semaphore 2/5"
     assert len(visitor.find("slots")["members"]) == 2
     assert visitor.find("shared")["kind"] == "read lock"
-    until(lambda: visitor.find("one")["waiters"] == 1)
+    eventually(lambda: visitor.find("one")["waiters"] == 1)
     wait = visitor.find("one")["wait"]
     assert wait["since"] >= visitor.find("one")["members"][0]["since"]
     assert visitor.find("slots")["wait"] is None
-    until(lambda: 1 in visitor.find("one")["spark"])
+    eventually(lambda: 1 in visitor.find("one")["spark"])
     lease.release()
     waiting.join()
 
@@ -91,7 +82,7 @@ def test_a_lock_that_was_free_for_a_moment(
 
     waiting = threading.Thread(target=take_turn)
     waiting.start()
-    until(lambda: 1 in visitor.find("busy")["spark"])
+    eventually(lambda: 1 in visitor.find("busy")["spark"])
     with visitor.stream() as events:
         lease.release()
         waiting.join()
@@ -143,28 +134,24 @@ def test_no_secret_is_sent(client: holdfast.Client, visitor: Visitor) -> None:
 
 def test_a_password_is_not_shown_when_the_server_is_down() -> None:
     page = app("redis://app:hunter2@127.0.0.1:1/0", token=TOKEN, once=True)
-    with serving(page) as port:
-        visitor = Visitor(port)
-        visitor.sign_in()
-        with visitor.stream() as events:
-            hello = next(events)[1]
-            failure = next(data for kind, data in events if data.get("error"))
+    with signed_in(page) as visitor, visitor.stream() as events:
+        hello = next(events)[1]
+        failure = next(data for kind, data in events if data.get("error"))
     assert "127.0.0.1:1" in failure["error"]
     assert "hunter2" not in json.dumps([hello, failure])
 
 
 def test_a_server_that_is_back() -> None:
-    with RedisServer() as server, holdfast.Client(server.url) as client:
-        page = app(client, token=TOKEN, once=True)
-        with serving(page) as port:
-            visitor = Visitor(port)
-            visitor.sign_in()
-            with visitor.stream() as events:
-                next(data for kind, data in events if kind == "changes")
-                server.kill()
-                next(data for kind, data in events if kind == "failure")
-                server.start()
-                next(data for kind, data in events if kind == "changes")
+    with (
+        RedisServer() as server,
+        signed_in(app(server.url, token=TOKEN, once=True)) as visitor,
+        visitor.stream() as events,
+    ):
+        next(data for kind, data in events if kind == "changes")
+        server.kill()
+        next(data for kind, data in events if kind == "failure")
+        server.start()
+        next(data for kind, data in events if kind == "changes")
 
 
 def test_a_foreign_lock_without_an_end() -> None:
@@ -173,9 +160,7 @@ def test_a_foreign_lock_without_an_end() -> None:
         with client.lock("job"):
             pass
         server.command("SET", "holdfast:job", "foreign")
-        with serving(app(client, token=TOKEN, once=True)) as port:
-            visitor = Visitor(port)
-            visitor.sign_in()
+        with signed_in(app(client, token=TOKEN, once=True)) as visitor:
             [member] = visitor.find("job")["members"]
             assert (member["ends"], member["full"]) == (None, None)
             with visitor.stream() as events:
@@ -215,17 +200,14 @@ def test_a_poll_that_raises_what_it_should_not(
 def test_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their figures, and why one does not answer."""
     monkeypatch.setattr(feed, "NODES_INTERVAL", 0.2)
-    with RedisServer() as server, holdfast.Client(server.url) as client:
-        page = app(client, token=TOKEN, once=True)
-        with serving(page) as port:
-            visitor = Visitor(port)
-            visitor.sign_in()
-            with visitor.stream() as events:
-                found = next(data for kind, data in events if kind == "nodes")
-                server.kill()
-                down = next(
-                    data for _, data in events if data.get("nodes", found["nodes"])[0]["error"]
-                )
+    with (
+        RedisServer() as server,
+        signed_in(app(server.url, token=TOKEN, once=True)) as visitor,
+        visitor.stream() as events,
+    ):
+        found = next(data for kind, data in events if kind == "nodes")
+        server.kill()
+        down = next(data for _, data in events if data.get("nodes", found["nodes"])[0]["error"])
     [node] = found["nodes"]
     assert (node["name"], node["error"], node["votes"]) == (server.address, "", True)
     assert node["round_trip"] > 0
@@ -237,31 +219,27 @@ def test_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_servers_for_a_page_that_is_opened_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is shown the last figures at once."""
     monkeypatch.setattr(feed, "NODES_INTERVAL", 3600.0)
-    with RedisServer() as server, serving(app(server.url, token=TOKEN, once=True)) as port:
-        visitor = Visitor(port)
-        visitor.sign_in()
-        with visitor.stream() as events, visitor.stream() as others:
-            found = next(data for kind, data in events if kind == "nodes")
-            assert next(data for kind, data in others if kind == "nodes") == found
-            with visitor.stream() as later:
-                assert [next(later)[0] for _ in range(3)] == ["hello", "snapshot", "nodes"]
+    with (
+        RedisServer() as server,
+        signed_in(app(server.url, token=TOKEN, once=True)) as visitor,
+        visitor.stream() as events,
+        visitor.stream() as others,
+    ):
+        found = next(data for kind, data in events if kind == "nodes")
+        assert next(data for kind, data in others if kind == "nodes") == found
+        with visitor.stream() as later:
+            assert [next(later)[0] for _ in range(3)] == ["hello", "snapshot", "nodes"]
 
 
 def test_a_quorum_that_was_just_started() -> None:
     with RedisServer() as one, RedisServer() as two, RedisServer() as three:
         places = ",".join(server.address for server in (one, two, three))
         page = app(f"redlock://{places}", token=TOKEN, once=True)
-        with serving(page) as port:
-            visitor = Visitor(port)
-            visitor.sign_in()
-            with visitor.stream() as events:
-                found = next(data for kind, data in events if kind == "nodes")
+        with signed_in(page) as visitor, visitor.stream() as events:
+            found = next(data for kind, data in events if kind == "nodes")
         twice = app(f"redlock://{places},localhost:{one.port}", token=TOKEN, once=True)
-        with serving(twice) as port:
-            visitor = Visitor(port)
-            visitor.sign_in()
-            with visitor.stream() as events:
-                same = next(data for kind, data in events if kind == "nodes")
+        with signed_in(twice) as visitor, visitor.stream() as events:
+            same = next(data for kind, data in events if kind == "nodes")
     assert found["margin"] == -2
     assert [node["votes"] for node in found["nodes"]] == [False] * 3
     assert all(node["votes_at"] > found["at"] for node in found["nodes"])
@@ -301,24 +279,22 @@ def test_a_reader_that_never_reads_is_cut_off(
     monkeypatch.setattr(feed, "INTERVAL", 0.01)
     page = app(client, token=TOKEN, once=True)
     many = [hold(client.lock(f"{i:03}" + 500 * "x", ttl=60)) for i in range(300)]
-    with serving(page) as port:
-        visitor = Visitor(port)
-        visitor.sign_in()
+    with signed_in(page) as visitor:
         with socket.socket() as silent:
             silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            silent.connect(("127.0.0.1", port))
+            silent.connect(("127.0.0.1", visitor.port))
             request = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {visitor.cookie}\r\n\r\n"
             silent.sendall(request.encode())
             with visitor.stream() as events:
-                until(lambda: page.state.feed.readers == 2)
+                eventually(lambda: page.state.feed.readers == 2)
                 for lease in many:  # each change is sent to both
                     lease.release()
                     if page.state.feed.readers == 1:
                         break
                     next(events)
-                until(lambda: page.state.feed.readers == 1)
+                eventually(lambda: page.state.feed.readers == 1)
                 assert next(events)
-        until(lambda: page.state.feed.readers == 0)
+        eventually(lambda: page.state.feed.readers == 0)
 
 
 def test_too_many_readers(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

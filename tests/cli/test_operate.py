@@ -240,7 +240,10 @@ def test_a_foreign_lock_without_an_end(holdfast: Holdfast) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (7200, "2 h"), (9e5, "10 d"), (inf, "no end")],
-)
+    [
+        (0.4, "0 s"), (99, "99 s"), (99.9, "2 min"), (600, "10 min"), (5999, "2 h"), (7200, "2 h"),
+        (359_999, "4 d"), (9e5, "10 d"), (inf, "no end"),
+    ],
+)  # fmt: skip
 def test_durations(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

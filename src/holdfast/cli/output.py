@@ -77,13 +77,10 @@ def duration(seconds: float) -> str:
     """A time in at most six characters."""
     if seconds == inf:  # of a lease: another program took it, without an expiry
         return "no end"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = seconds / 60
-    if minutes < 100:
-        return f"{minutes:.0f} min"
-    hours = minutes / 60
-    return f"{hours:.0f} h" if hours < 100 else f"{hours / 24:.0f} d"
+    for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
+        if (count := round(seconds / length)) < 100:
+            return f"{count} {unit}"
+    return f"{seconds / 86400:.0f} d"
 
 
 def time_left(seconds: float) -> str:

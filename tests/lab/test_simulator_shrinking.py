@@ -74,3 +74,10 @@ def test_one_seed_is_shown() -> None:
     assert "seed 3" in done.output
     assert "Skew" in done.output
     assert "Drift" not in done.output, "it is left out"
+
+
+def test_a_task_that_is_named_twice_is_played_once() -> None:
+    once, twice = (
+        CliRunner().invoke(simulate, ["--seed", "3", "--tasks", tasks]) for tasks in ("0", "0,0")
+    )
+    assert twice.output == once.output

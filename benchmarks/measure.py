@@ -140,9 +140,9 @@ class Case:
 Values = dict[str, list[float]]
 
 
-def interleave(batches: Mapping[str, Callable[[], float]], rounds: int) -> Values:
+def interleave(batches: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
     """Run every batch once a round, in a new order each time; what each gave."""
-    values: Values = {label: [] for label in batches}
+    results: dict[str, list[T]] = {label: [] for label in batches}
     order = list(batches)
     shuffle = random.Random(1).shuffle
     for batch in batches.values():
@@ -150,8 +150,13 @@ def interleave(batches: Mapping[str, Callable[[], float]], rounds: int) -> Value
     for _ in range(rounds):
         shuffle(order)
         for label in order:
-            values[label].append(batches[label]())
-    return values
+            results[label].append(batches[label]())
+    return results
+
+
+def figures(results: Mapping[str, Sequence[T]], figure: Callable[[T], float]) -> Values:
+    """A figure of every result."""
+    return {label: list(map(figure, measured)) for label, measured in results.items()}
 
 
 Waits = list[list[float]]

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from statistics import median
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import holdfast
 from benchmarks.contenders import TTL
+from benchmarks.measure import worth_counting
 from benchmarks.workers import Worker
 from holdfast.drivers.common import clock
 
@@ -140,11 +142,8 @@ class Relay:
         self, run: Run, waiters: int, seconds: float, count: Callable[[], int] = lambda: 0
     ) -> Result:
         """Have that many pass the lock on for that long; and see by how much a count goes up."""
-        while True:
-            result = self._run(run, waiters, seconds, count)
-            if len(result.holds) > 1:
-                return result
-            # The machine stood still, which measures nothing.
+        relayed = partial(self._run, run, waiters, seconds, count)
+        return worth_counting(relayed, lambda result: len(result.holds))
 
     def _run(self, run: Run, waiters: int, seconds: float, count: Callable[[], int]) -> Result:
         some, more = divmod(waiters, len(self._workers))

@@ -1,6 +1,5 @@
 """Eight processes want the same lock all the time: how much work gets done, and is it shared?"""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -9,9 +8,9 @@ from statistics import mean
 from benchmarks.measure import (
     Case,
     Effort,
-    Values,
     Waits,
     at_least,
+    figures,
     interleave,
     percentile,
     rows,
@@ -36,18 +35,14 @@ def measure(effort: Effort, folder: Path) -> Case:
         "filelock, 1 ms poll": Kind(str(folder / "contention-1ms.lock"), 0.001),
     }
     seconds = effort.window / 2
-    waits: dict[str, list[Waits]] = {label: [] for label in kinds}
     with ExitStack() as stack:
         groups = {label: _contenders(kind, stack) for label, kind in kinds.items()}
 
-        def batch(label: str) -> float:
-            contest = worth_counting(partial(_contest, groups[label], seconds), _sections)
-            waits[label].append(contest)
-            return _sections(contest) / seconds
+        def contest(label: str) -> Waits:
+            return worth_counting(partial(_contest, groups[label], seconds), _sections)
 
-        values = interleave({label: partial(batch, label) for label in kinds}, ROUNDS)
-    for contests in waits.values():
-        del contests[0]  # the warm-up
+        waits = interleave({label: partial(contest, label) for label in kinds}, ROUNDS)
+    values = figures(waits, lambda contest: _sections(contest) / seconds)
     return Case(
         "contention",
         f"{CONTENDERS} processes, sections of {SECTION * 1000:g} ms, SQLite",
@@ -56,10 +51,10 @@ def measure(effort: Effort, folder: Path) -> Case:
         f"contender had, as a part of an eighth of the sections. {seconds:g} s a round.",
         PEER,
         rows(values, "sections a second", 1, PEER)
-        + rows(_each(waits, partial(percentile, percent=50)), "ms wait, median", 1e3, "")
-        + rows(_each(waits, partial(percentile, percent=99)), "ms wait, p99", 1e3, "")
-        + rows(_each(waits, _smallest), "% of a fair share, the smallest", 100, "")
-        + rows(_each(waits, _greatest), "% of a fair share, the greatest", 100, ""),
+        + rows(figures(waits, partial(percentile, percent=50)), "ms wait, median", 1e3, "")
+        + rows(figures(waits, partial(percentile, percent=99)), "ms wait, p99", 1e3, "")
+        + rows(figures(waits, _smallest), "% of a fair share, the smallest", 100, "")
+        + rows(figures(waits, _greatest), "% of a fair share, the greatest", 100, ""),
         (at_least(values, OURS, PEER, LEAST_OF_PEER),),
     )
 
@@ -77,10 +72,6 @@ def _contest(workers: list[Worker], seconds: float) -> Waits:
     for worker in workers:
         worker.tell((begin, begin + seconds))
     return [worker.answer() for worker in workers]
-
-
-def _each(waits: dict[str, list[Waits]], figure: Callable[[Waits], float]) -> Values:
-    return {label: [figure(contest) for contest in contests] for label, contests in waits.items()}
 
 
 def _sections(waits: Waits) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import relay, servers
-from benchmarks.measure import Case, Effort, at_most, interleave, rows
+from benchmarks.measure import Case, Effort, at_most, figures, interleave, rows
 
 MOST_OVER_FEW = 1.2
 
@@ -31,17 +31,14 @@ def _measure(name: str, engine: str, url: str, count: Callable[[], int], effort:
         f"holdfast, {few} tasks": (relay.tasks, few),
         f"holdfast, {many} tasks": (relay.tasks, many),
     }
-    gaps: dict[str, list[float]] = {label: [] for label in teams}
     with ExitStack() as stack:
         runners = relay.Relay(url, many, stack)
 
-        def messages(label: str) -> float:
-            run, waiters = teams[label]
-            result = runners.run(run, waiters, effort.relay, count)
-            gaps[label].append(result.gap)
-            return result.counted / len(result.holds)
+        def passed_on(label: str) -> relay.Result:
+            return runners.run(*teams[label], effort.relay, count)
 
-        values = interleave({label: partial(messages, label) for label in teams}, effort.relays)
+        results = interleave({label: partial(passed_on, label) for label in teams}, effort.relays)
+    values = figures(results, lambda result: result.counted / len(result.holds))
     few_threads, many_threads, few_tasks, many_tasks = teams
     return Case(
         name,
@@ -51,7 +48,7 @@ def _measure(name: str, engine: str, url: str, count: Callable[[], int], effort:
         "reaches the server: every call, and every message on a stream.",
         "",
         rows(values, "messages a hand-off", 1, "")
-        + rows({label: gaps[label][1:] for label in gaps}, "ms from release to next", 1e3, ""),
+        + rows(figures(results, lambda result: result.gap), "ms from release to next", 1e3, ""),
         (
             at_most(values, many_threads, few_threads, MOST_OVER_FEW),
             at_most(values, many_tasks, few_tasks, MOST_OVER_FEW),

@@ -14,6 +14,7 @@ from benchmarks.measure import (
     Waits,
     at_least,
     figure_at_most,
+    figures,
     interleave,
     percentile,
     rows,
@@ -91,7 +92,6 @@ def _measure(
 ) -> Case:
     # Whether shares are fair cannot be seen where each has only a few.
     seconds = effort.window * (0.8 if promised else 0.3)
-    results: dict[str, list[Result]] = {kind: [] for kind in KINDS}
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer(options=("--maxclients", "10000")))
         put_token(server)
@@ -102,15 +102,12 @@ def _measure(
         for worker in workers:
             worker.answer()
 
-        def batch(kind: str) -> float:
-            contest = partial(_contest, server, workers, kind, seconds)
-            result = worth_counting(contest, lambda result: result.sections)
-            results[kind].append(result)
-            return result.sections / seconds
+        def contest(kind: str) -> Result:
+            held = partial(_contest, server, workers, kind, seconds)
+            return worth_counting(held, lambda result: result.sections)
 
-        values = interleave({kind: partial(batch, kind) for kind in KINDS}, ROUNDS)
-    for of_kind in results.values():
-        del of_kind[0]  # the warm-up
+        results = interleave({kind: partial(contest, kind) for kind in KINDS}, ROUNDS)
+    values = figures(results, lambda result: result.sections / seconds)
     return Case(
         name,
         f"{who}, sections of {SECTION * 1000:g} ms, Redis",
@@ -121,12 +118,12 @@ def _measure(
         + remark,
         QUEUE,
         rows(values, "sections a second", 1, QUEUE)
-        + rows(_each(results, _p50), "ms wait, median", 1e3, QUEUE)
-        + rows(_each(results, _p99), "ms wait, p99", 1e3, QUEUE)
-        + rows(_each(results, _commands), "commands a section", 1, QUEUE)
-        + rows(_each(results, _inequality), "times the smallest share, the greatest", 1, QUEUE)
-        + rows(_each(results, _client_cpu), "µs CPU of clients a section", 1e6, QUEUE)
-        + rows(_each(results, _server_cpu), "µs CPU of the server a section", 1e6, QUEUE),
+        + rows(figures(results, _p50), "ms wait, median", 1e3, QUEUE)
+        + rows(figures(results, _p99), "ms wait, p99", 1e3, QUEUE)
+        + rows(figures(results, _commands), "commands a section", 1, QUEUE)
+        + rows(figures(results, _inequality), "times the smallest share, the greatest", 1, QUEUE)
+        + rows(figures(results, _client_cpu), "µs CPU of clients a section", 1e6, QUEUE)
+        + rows(figures(results, _server_cpu), "µs CPU of the server a section", 1e6, QUEUE),
         _targets(values, results) if promised else (),
     )
 
@@ -199,10 +196,6 @@ def calls(counted: Mapping[str, str], name: str) -> int:
 def _cpu(server: RedisServer) -> float:
     used = server.info("cpu")
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
-
-
-def _each(results: dict[str, list[Result]], figure: Callable[[Result], float]) -> Values:
-    return {kind: list(map(figure, of_kind)) for kind, of_kind in results.items()}
 
 
 def _p50(result: Result) -> float:

@@ -4,13 +4,20 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import redis
+import redis_lock
+
+import holdfast
+from benchmarks.contenders import TTL
 from benchmarks.measure import Case, Effort, figure_at_most, interleave, rows
-from benchmarks.redis import idle
-from benchmarks.redis.contest import put_token
+from benchmarks.redis.contest import Lock, QueueLock, put_token
 from benchmarks.workers import Worker
 from holdfast.drivers.common import clock
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 
 MOST_MILLISECONDS = 1.5
@@ -20,14 +27,17 @@ SETTLE = 0.05
 POLL = 0.1
 """redis-py's default."""
 
+Open: TypeAlias = Callable[[int, ExitStack], Any]
+"""Opens a lock on the server at a port."""
+
 
 def measure(effort: Effort, folder: Path) -> Case:
-    kinds: dict[str, idle.Open] = {
-        FLOOR: idle.queue,
-        "holdfast": idle.ours,
-        "python-redis-lock": idle.python_redis_lock,
-        "redis-py Lock": idle.redis_py,
-        "redis-py, 10 ms poll": idle.redis_py_10ms,
+    kinds: dict[str, Open] = {
+        FLOOR: _queue,
+        "holdfast": _ours,
+        "python-redis-lock": _python_redis_lock,
+        "redis-py Lock": _redis_py,
+        "redis-py, 10 ms poll": _redis_py_10ms,
     }
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer())
@@ -49,9 +59,9 @@ def measure(effort: Effort, folder: Path) -> Case:
     )
 
 
-def _between(open_lock: idle.Open, server: RedisServer, stack: ExitStack) -> Callable[[], float]:
-    waiter = stack.enter_context(Worker(idle.wait_and_tell, server.port, open_lock))
-    lock = stack.enter_context(open_lock(server.port))
+def _between(open_lock: Open, server: RedisServer, stack: ExitStack) -> Callable[[], float]:
+    waiter = stack.enter_context(Worker(_wait_and_tell, server.port, open_lock))
+    lock = open_lock(server.port, stack)
 
     def hand_off() -> float:
         assert lock.acquire() is not False
@@ -64,3 +74,35 @@ def _between(open_lock: idle.Open, server: RedisServer, stack: ExitStack) -> Cal
         return got - released
 
     return hand_off
+
+
+def _ours(port: int, stack: ExitStack) -> Lock:
+    return stack.enter_context(holdfast.Client(f"redis://{HOST}:{port}", ttl=TTL)).lock("handoff")
+
+
+def _queue(port: int, stack: ExitStack) -> Lock:
+    return QueueLock(port)
+
+
+def _redis_py(port: int, stack: ExitStack) -> Any:
+    return redis.Redis(HOST, port).lock("bench:handoff", timeout=TTL)
+
+
+def _redis_py_10ms(port: int, stack: ExitStack) -> Any:
+    return redis.Redis(HOST, port).lock("bench:handoff-10ms", timeout=TTL, sleep=0.01)
+
+
+def _python_redis_lock(port: int, stack: ExitStack) -> Any:
+    return redis_lock.Lock(redis.Redis(HOST, port), "bench:handoff-blpop", expire=TTL)
+
+
+def _wait_and_tell(pipe: "Connection[Any, Any]", port: int, open_lock: Open) -> None:
+    """For each message: wait for the lock, send the instant of getting it, release."""
+    with ExitStack() as stack:
+        lock = open_lock(port, stack)
+        while True:
+            pipe.recv()
+            assert lock.acquire() is not False
+            pipe.send(clock())
+            lock.release()
+            pipe.send("released")

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.servers.clock import Clock, build_library
-from holdfast.lab.servers.process import ProgramMissing, ServerFailed, find_redis
+from holdfast.lab.servers.process import ProgramMissing, ServerFailed
 from holdfast.lab.servers.redis import RedisServer
-from tests.equipment.servers.redis import find_valkey
 
 
-@pytest.fixture(params=["redis", "valkey"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
-    program = find_redis() if request.param == "redis" else find_valkey()
+@pytest.fixture
+def server(program: str, tmp_path: Path) -> Iterator[RedisServer]:
     with RedisServer(tmp_path, program=program, own_clock=True) as server:
         yield server
 

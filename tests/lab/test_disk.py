@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.process import Refused, find_redis
+from holdfast.lab.servers.process import Refused
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 from tests.equipment.disk import fill_disk, free_disk
-from tests.equipment.servers.redis import find_valkey
 from tests.patience import wait_for
-
-
-@pytest.fixture(params=["redis", "valkey"])
-def program(request: pytest.FixtureRequest) -> str:
-    return find_redis() if request.param == "redis" else find_valkey()
 
 
 @contextmanager

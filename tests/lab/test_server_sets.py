@@ -8,18 +8,12 @@ from redis.cluster import ClusterNode as Address
 from redis.cluster import RedisCluster as ClusterClient
 from redis.sentinel import Sentinel as SentinelClient
 
-from holdfast.lab.servers.process import HOST, Refused, find_redis
+from holdfast.lab.servers.process import HOST, Refused
 from tests.equipment.servers.cluster import SLOTS, RedisCluster
 from tests.equipment.servers.masters import RedisMasters
-from tests.equipment.servers.redis import find_valkey
 from tests.equipment.servers.sentinel import SentinelSet
 
 pytestmark = pytest.mark.full
-
-
-@pytest.fixture(params=["redis", "valkey"])
-def program(request: pytest.FixtureRequest) -> str:
-    return find_redis() if request.param == "redis" else find_valkey()
 
 
 @pytest.fixture

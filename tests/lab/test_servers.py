@@ -13,17 +13,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from holdfast.lab.servers.process import HOST, Refused, ServerFailed, find_redis
+from holdfast.lab.servers.process import HOST, Refused, ServerFailed
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.masters import RedisMasters
-from tests.equipment.servers.redis import RedisServer, find_valkey
+from tests.equipment.servers.redis import RedisServer
 from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
-
-
-@pytest.fixture(params=["redis", "valkey"])
-def program(request: pytest.FixtureRequest) -> str:
-    return find_redis() if request.param == "redis" else find_valkey()
 
 
 @pytest.fixture

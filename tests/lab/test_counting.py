@@ -1,6 +1,6 @@
-"""The registers of the counting clients; the trial itself is in the tests of the engines."""
+"""The registers of the counting clients."""
 
-from tests.equipment.counting import Register
+from tests.equipment.counting.trial import Register
 
 
 def test_a_plain_register_loses_what_is_counted_late() -> None:

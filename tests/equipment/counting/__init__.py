@@ -4,8 +4,3 @@ Jepsen's shape for locks: 5 clients, a ttl of 2 s, and every 5 s the one that ho
 stopped until others have had it. Two registers are counted in at once: `plain` takes every write,
 and loses counts; `fenced` rejects late writes, and loses none.
 """
-
-from tests.equipment.counting.register import Register
-from tests.equipment.counting.trial import NAME, Tally, trial
-
-__all__ = ["NAME", "Register", "Tally", "trial"]

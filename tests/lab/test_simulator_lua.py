@@ -52,8 +52,6 @@ return redis.call('ZRANGE', KEYS[3], 0, -1)
 return {redis.call('ZSCORE', KEYS[2], 'late'), redis.call('ZSCORE', KEYS[2], 'b')}
 return redis.call('ZSCORE', KEYS[2], 'none') == false
 return redis.call('ZSCORE', KEYS[3], 'none') == false
-return redis.call('ZPOPMIN', KEYS[2])
-return #redis.call('ZPOPMIN', KEYS[3])
 return {redis.call('ZREM', KEYS[2], 'a', 'z'), redis.call('ZREM', KEYS[3], 'a')}
 return {redis.call('ZREM', KEYS[2], 'a', 'b', 'c'), redis.call('EXISTS', KEYS[2])}
 return redis.call('PUBLISH', 'none', 'x')

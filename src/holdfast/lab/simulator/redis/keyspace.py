@@ -128,9 +128,6 @@ class Keyspace:
             self._drop(key)
         return removed
 
-    def zcard(self, key: bytes) -> int:
-        return len(self.members(key))
-
     def zrange(self, key: bytes, first: bytes = b"0", last: bytes = b"-1") -> list[bytes]:
         """The members from one place to another, in order; negative ones count from the end."""
         members = self.members(key)
@@ -141,12 +138,6 @@ class Keyspace:
     def zscore(self, key: bytes, member: bytes) -> bytes | None:
         score = self.members(key).get(member)
         return None if score is None else b"%.17g" % score
-
-    def zpopmin(self, key: bytes) -> list[bytes]:
-        """Remove the first member; it and its score."""
-        popped = [(first, b"%.17g" % self.members(key)[first]) for first in self.zrange(key)[:1]]
-        self.zrem(key, *(member for member, _ in popped))
-        return [word for pair in popped for word in pair]
 
     def pubsub(self, numsub: bytes, channel: bytes) -> list[Any]:
         """How many subscribers a channel has."""
@@ -175,7 +166,7 @@ COMMANDS: dict[bytes, Callable[..., Any]] = {
         name.encode(): getattr(Keyspace, name.lower())
         for name in (
             *("EXISTS", "GET", "PEXPIRE", "PTTL", "PUBSUB", "SET", "TIME"),
-            *("ZADD", "ZCARD", "ZPOPMIN", "ZRANGE", "ZREM", "ZSCORE"),
+            *("ZADD", "ZRANGE", "ZREM", "ZSCORE"),
         )
     },
 }

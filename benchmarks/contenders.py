@@ -15,7 +15,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from multiprocessing.connection import Connection
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from benchmarks.measure import Values, interleave, seconds_each
 from benchmarks.workers import CLEAN, Worker
@@ -38,6 +38,12 @@ Openings: TypeAlias = Mapping[str, Opening | AsyncOpening]
 MISSING, READY = "not installed", "ready"
 
 TTL = 30
+
+
+class Lock(Protocol):
+    def acquire(self) -> object: ...
+
+    def release(self) -> object: ...
 
 
 def compare(openings: Openings, times: int, rounds: int) -> Values:
@@ -70,6 +76,16 @@ def in_threads(
             pair()
 
     return lambda: list(pool.map(repeat, pairs))
+
+
+def pair_with(lock: Lock) -> Pair:
+    """Of a peer's lock."""
+
+    def acquire_and_release() -> None:
+        assert lock.acquire()
+        lock.release()
+
+    return acquire_and_release
 
 
 def library(name: str) -> Any:

@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from urllib.parse import quote
 
-from benchmarks.contenders import TTL, AsyncPair, Pair
+from benchmarks.contenders import TTL, AsyncPair, Pair, pair_with
 from holdfast.drivers.common import clock, new_holder
 from holdfast.engines.sql.dialect import MICROSECONDS, Text
 from holdfast.engines.sql.sqlite import commands as statements
@@ -84,23 +84,11 @@ def bare_sql(folder: Path, stack: ExitStack) -> Pair:
 def file_lock(folder: Path, stack: ExitStack) -> Pair:
     from filelock import FileLock
 
-    lock = FileLock(folder / "filelock.lock")
-
-    def acquire_and_release() -> None:
-        lock.acquire()
-        lock.release()
-
-    return acquire_and_release
+    return pair_with(FileLock(folder / "filelock.lock"))
 
 
 def thread_lock(stack: ExitStack) -> Pair:
-    lock = threading.Lock()
-
-    def acquire_and_release() -> None:
-        lock.acquire()
-        lock.release()
-
-    return acquire_and_release
+    return pair_with(threading.Lock())
 
 
 async def task_lock(stack: AsyncExitStack) -> Sequence[AsyncPair]:

@@ -13,10 +13,10 @@ from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import holdfast
-from benchmarks.contenders import TTL
+from benchmarks.contenders import TTL, Lock
 from benchmarks.measure import worth_counting
 from benchmarks.workers import Worker
 from holdfast.drivers.common import clock
@@ -39,12 +39,6 @@ class Span(NamedTuple):
 
     begin: float
     end: float
-
-
-class Lock(Protocol):
-    def acquire(self) -> object: ...
-
-    def release(self) -> object: ...
 
 
 Run = Callable[["Connection[Any, Any]", str, int], None]

@@ -7,7 +7,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from benchmarks.contenders import TTL, AsyncPair, Pair
+from benchmarks.contenders import TTL, AsyncPair, Pair, pair_with
 
 QUEUE = "/bench"
 
@@ -36,29 +36,15 @@ def one_by_one(address: str, stack: ExitStack) -> Pair:
 
 
 def recipe(address: str, stack: ExitStack) -> Pair:
-    lock = _connected(address, stack).Lock(f"{QUEUE}-recipe", "bench")
-
-    def acquire_and_release() -> None:
-        lock.acquire()
-        lock.release()
-
-    return acquire_and_release
+    return pair_with(_connected(address, stack).Lock(f"{QUEUE}-recipe", "bench"))
 
 
 def read_recipe(address: str, stack: ExitStack) -> Pair:
-    return _repeated(_connected(address, stack).ReadLock(f"{QUEUE}-read", "bench"))
+    return pair_with(_connected(address, stack).ReadLock(f"{QUEUE}-read", "bench"))
 
 
 def semaphore_recipe(address: str, slots: int, stack: ExitStack) -> Pair:
-    return _repeated(_connected(address, stack).Semaphore(f"{QUEUE}-slots", "bench", slots))
-
-
-def _repeated(lock: Any) -> Pair:
-    def acquire_and_release() -> None:
-        assert lock.acquire()
-        lock.release()
-
-    return acquire_and_release
+    return pair_with(_connected(address, stack).Semaphore(f"{QUEUE}-slots", "bench", slots))
 
 
 async def async_bare(address: str, stack: AsyncExitStack) -> Sequence[AsyncPair]:

@@ -12,9 +12,9 @@ import redis
 import redis_lock
 
 import holdfast
-from benchmarks.contenders import TTL
+from benchmarks.contenders import TTL, Lock
 from benchmarks.measure import Case, Effort, figure_at_most, interleave, rows
-from benchmarks.redis.contest import Lock, QueueLock, put_token
+from benchmarks.redis.contest import QueueLock, put_token
 from benchmarks.workers import Worker
 from holdfast.drivers.common import clock
 from holdfast.lab.servers.process import HOST

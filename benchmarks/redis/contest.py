@@ -23,7 +23,7 @@ import redis.asyncio
 import redis_lock
 
 import holdfast
-from benchmarks.contenders import TTL
+from benchmarks.contenders import TTL, Lock
 from benchmarks.redis.floors import Pipelines, RawSockets
 from holdfast.drivers.common import clock
 from holdfast.engines.redis.protocol import command
@@ -61,12 +61,6 @@ class Order(NamedTuple):
     begin: float
     end: float
     section: float
-
-
-class Lock(Protocol):
-    def acquire(self) -> object: ...
-
-    def release(self) -> object: ...
 
 
 class AsyncLock(Protocol):

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
-from benchmarks.contenders import TTL, AsyncPair, Pair, library
+from benchmarks.contenders import TTL, AsyncPair, Pair, library, pair_with
 from holdfast.lab.servers.process import HOST
 
 Ports = Sequence[int]
@@ -19,14 +19,14 @@ def redis_py(port: int, stack: ExitStack) -> Pair:
     import redis
 
     client = stack.enter_context(redis.Redis(HOST, port))
-    return _pair(client.lock("bench:redis-py", timeout=TTL))
+    return pair_with(client.lock("bench:redis-py", timeout=TTL))
 
 
 def python_redis_lock(port: int, stack: ExitStack) -> Pair:
     import redis
 
     client = stack.enter_context(redis.Redis(HOST, port))
-    return _pair(library("redis_lock").Lock(client, "bench:python-redis-lock", expire=TTL))
+    return pair_with(library("redis_lock").Lock(client, "bench:python-redis-lock", expire=TTL))
 
 
 def redis_py_threads(port: int, threads: int, stack: ExitStack) -> Sequence[Pair]:
@@ -34,14 +34,14 @@ def redis_py_threads(port: int, threads: int, stack: ExitStack) -> Sequence[Pair
     import redis
 
     client = stack.enter_context(redis.Redis(HOST, port))
-    return [_pair(client.lock(f"bench:{each}", timeout=TTL)) for each in range(threads)]
+    return [pair_with(client.lock(f"bench:{each}", timeout=TTL)) for each in range(threads)]
 
 
 def python_redis_lock_threads(port: int, threads: int, stack: ExitStack) -> Sequence[Pair]:
     import redis
 
     client, lock = stack.enter_context(redis.Redis(HOST, port)), library("redis_lock").Lock
-    return [_pair(lock(client, f"bench:prl:{each}", expire=TTL)) for each in range(threads)]
+    return [pair_with(lock(client, f"bench:prl:{each}", expire=TTL)) for each in range(threads)]
 
 
 def redlock_py(ports: Ports, stack: ExitStack, within: float | None = None) -> Pair:
@@ -60,7 +60,7 @@ def redlock_py(ports: Ports, stack: ExitStack, within: float | None = None) -> P
 def pottery(ports: Ports, stack: ExitStack, within: float | None = None) -> Pair:
     """`within`: seconds for one server; its own default is none."""
     masters = {stack.enter_context(_redis(port, within)) for port in ports}
-    return _pair(
+    return pair_with(
         library("pottery").Redlock(key="bench:pottery", masters=masters, auto_release_time=TTL)
     )
 
@@ -75,14 +75,6 @@ def _redis(port: int, within: float | None) -> Any:
         return redis.Redis(HOST, port)
     once = Retry(NoBackoff(), 0)
     return redis.Redis(HOST, port, socket_timeout=within, socket_connect_timeout=within, retry=once)
-
-
-def _pair(lock: Any) -> Pair:
-    def acquire_and_release() -> None:
-        assert lock.acquire()
-        lock.release()
-
-    return acquire_and_release
 
 
 async def redis_py_tasks(port: int, tasks: int, stack: AsyncExitStack) -> Sequence[AsyncPair]:

@@ -9,7 +9,7 @@ for this lock alone and commits nothing. `pals` always takes a connection from i
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 
-from benchmarks.contenders import AsyncPair, Pair, library
+from benchmarks.contenders import AsyncPair, Pair, library, pair_with
 
 DLOCK, KEPT, PALS = "sqlalchemy-dlock", "sqlalchemy-dlock, kept", "pals"
 
@@ -91,13 +91,7 @@ async def async_dlock_kept(url: str, stack: AsyncExitStack) -> Sequence[AsyncPai
 def pals(url: str, stack: ExitStack) -> Pair:
     locker = library("pals").Locker("bench", _by(DRIVERS, url))
     stack.callback(locker.engine.dispose)
-    lock = locker.lock("bench")
-
-    def acquire_and_release() -> None:
-        assert lock.acquire()
-        lock.release()
-
-    return acquire_and_release
+    return pair_with(locker.lock("bench"))
 
 
 def _by(drivers: dict[str, str], url: str) -> str:

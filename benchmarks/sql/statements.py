@@ -11,12 +11,11 @@ from typing import Any, TypeAlias
 
 from benchmarks.contenders import TTL
 from holdfast.engines.sql.commands import LONGEST_LOCK_WAIT
-from holdfast.engines.sql.dialect import LEASES, Dialect
+from holdfast.engines.sql.dialect import LEASES, MICROSECONDS, Dialect
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 
 KEY = "holdfast:bare"
-MICROSECONDS = 1_000_000
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 """A statement and its values, as the driver wants them."""

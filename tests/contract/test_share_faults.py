@@ -15,6 +15,7 @@ from .actors import Actor
 from .stage import AT_ONCE, Stage
 from .steps import Cut, cut_everywhere, cut_short, cut_short_around
 from .test_cancellation import (
+    LESS_AGAIN,
     assert_free,
     has_all_that_waiting_takes,
     nobody_waits,
@@ -28,11 +29,6 @@ PROCESSES = pytest.mark.needs("processes")
 
 pytestmark = [pytest.mark.needs("shares"), pytest.mark.slow]
 
-AGAIN = pytest.mark.parametrize(
-    "again",
-    [None, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)],
-    ids=["once", "twice", "twice, later"],
-)
 BOTH_KINDS = pytest.mark.parametrize("shares", [0, 2], ids=["reader", "semaphore"])
 KINDS = pytest.mark.parametrize(
     "shares",
@@ -73,7 +69,7 @@ async def assert_alone(stage: Stage, watcher: Actor, lease: Any, shares: int, cu
 
 
 @ASYNC
-@AGAIN
+@LESS_AGAIN
 @BOTH_KINDS
 async def test_cancelled_while_it_joins_another(
     stage: Stage, shares: int, again: int | None
@@ -98,7 +94,7 @@ async def test_cancelled_while_it_joins_another(
 
 
 @ASYNC
-@AGAIN
+@LESS_AGAIN
 @KINDS
 async def test_cancelled_while_it_is_the_first(
     stage: Stage, shares: int, again: int | None
@@ -126,7 +122,7 @@ async def fills(stage: Stage, actor: Actor, shares: int) -> list[Any]:
 
 
 @ASYNC
-@AGAIN
+@LESS_AGAIN
 @KINDS
 async def test_cancelled_while_it_waits(stage: Stage, shares: int, again: int | None) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
@@ -156,7 +152,7 @@ async def test_cancelled_while_it_waits(stage: Stage, shares: int, again: int | 
 
 
 @ASYNC
-@AGAIN
+@LESS_AGAIN
 @BOTH_KINDS
 async def test_cancelled_while_its_turn_comes(stage: Stage, shares: int, again: int | None) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
@@ -178,7 +174,7 @@ async def test_cancelled_while_its_turn_comes(stage: Stage, shares: int, again: 
 
 
 @ASYNC
-@AGAIN
+@LESS_AGAIN
 @KINDS
 async def test_cancelled_while_it_releases(stage: Stage, shares: int, again: int | None) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")

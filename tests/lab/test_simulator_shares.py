@@ -8,11 +8,10 @@ import pytest
 
 from holdfast.engines import queue
 from holdfast.engines.etcd import locks as etcd
-from holdfast.engines.sql.dialect import Text
 from holdfast.engines.zookeeper import locks as zookeeper
 from holdfast.lab.simulator import Setup, draw, play
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.sql.server import STATEMENTS
+from tests.lab.test_simulator_sql import plant
 
 ENGINES = pytest.mark.parametrize("engine", ["etcd", "zookeeper", "sql"])
 BESIDE = "two holders at once"
@@ -34,14 +33,6 @@ def crowd(engine: str, *kinds: int) -> set[str]:
     )
     run = play(replace(plan, tasks=tasks, faults=(), tail=0.0))
     return {finding.label for finding in run.findings}
-
-
-def plant(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
-    """Change the statement with which a client takes a share."""
-    text, planted = STATEMENTS.dialect.enter, Text("", "numeric_dollar")
-    assert text.sql.count(before) == 1
-    planted.names, planted.sql = text.names, text.sql.replace(before, after)
-    patch.setattr(STATEMENTS, "dialect", replace(STATEMENTS.dialect, enter=planted))
 
 
 @ENGINES
@@ -92,17 +83,17 @@ def test_zookeeper_a_reader_that_does_not_wait_is_found(monkeypatch: pytest.Monk
 
 
 def test_sql_a_slot_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "> (SELECT count(*)", ">= (SELECT count(*)")
+    plant(monkeypatch, "enter", "> (SELECT count(*)", ">= (SELECT count(*)")
     assert BESIDE in crowd("sql", *SLOTS)
 
 
 def test_sql_a_reader_beside_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "l.holder IS NULL OR", "true OR l.holder IS NULL OR")
+    plant(monkeypatch, "enter", "l.holder IS NULL OR", "true OR l.holder IS NULL OR")
     assert BESIDE in crowd("sql", *WRITER_AND_READER)
 
 
 def test_sql_a_reader_that_overtakes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "NOT l.queued AND", "")
+    plant(monkeypatch, "enter", "NOT l.queued AND", "")
     assert "waiter overtaken" in crowd("sql", *READERS_AND_WRITER)
 
 

@@ -35,7 +35,6 @@ from holdfast.options import (
     check_positive,
     check_text,
     check_timeout,
-    check_ttl,
     nearest_ttl,
     read_options,
 )
@@ -144,12 +143,8 @@ class BaseClient(Generic[D]):
         """The ttl that the user gave, else the nearest to the usual one that the engine allows."""
         promises = self._engine.guarantees
         if self._options.ttl is not None:
-            return self._check_ttl(self._options.ttl)
+            return self._engine.check_ttl(self._options.ttl)
         return nearest_ttl(DEFAULT_TTL, promises.min_ttl, promises.max_ttl, promises.ttl_step)
-
-    def _check_ttl(self, value: float) -> float:
-        promises = self._engine.guarantees
-        return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
 
     def _cell_name(self, name: str) -> str:
         name = check_name(name)
@@ -197,14 +192,14 @@ class BaseClient(Generic[D]):
         min_hold: float = 0.0,
     ) -> LockSpec:
         name = check_name(name)
-        ttl = self._ttl if ttl is None else self._check_ttl(ttl)
+        ttl = self._ttl if ttl is None else self._engine.check_ttl(ttl)
         if max_hold is not None:
             # A lease that must end before its ttl is over is a lease of a shorter ttl.
             max_hold = check_positive("max_hold", max_hold)
             if max_hold < self.guarantees.min_ttl:
                 least = self.guarantees.min_ttl
                 raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
-            ttl = min(ttl, self._check_ttl(min(ttl, max_hold)))
+            ttl = min(ttl, self._engine.check_ttl(min(ttl, max_hold)))
         longest = min(ttl if not renew else inf, inf if max_hold is None else max_hold)
         if check_number("min_hold", min_hold) < 0 or min_hold > longest:
             of = "max_hold" if max_hold == longest else "ttl, since it is not renewed"

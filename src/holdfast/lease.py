@@ -24,7 +24,6 @@ from holdfast.drivers.common import isolated
 from holdfast.drivers.hooks import logger
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
-from holdfast.options import check_ttl
 
 D = TypeVar("D", bound=Driver)
 
@@ -135,10 +134,6 @@ class BaseLease(Generic[D]):
         """
         return self._guard().sql(paramstyle, *self._identity)
 
-    def _check_ttl(self, value: float) -> float:
-        promises = self._driver.engine.guarantees
-        return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
-
     def _guard(self) -> Guard:
         """What ties a transaction to it, while it is held."""
         engine = self._driver.engine
@@ -230,7 +225,7 @@ class Lease(BaseLease[ThreadDriver]):
     def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
         Never shortens it."""
-        ttl = self._check_ttl(self.ttl if ttl is None else ttl)
+        ttl = self._driver.engine.check_ttl(self.ttl if ttl is None else ttl)
         self._driver.run(extend(self._driver.runtime, self._state, ttl))
 
     @overload
@@ -346,7 +341,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
 
     async def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds from now: as `Lease.extend`."""
-        ttl = self._check_ttl(self.ttl if ttl is None else ttl)
+        ttl = self._driver.engine.check_ttl(self.ttl if ttl is None else ttl)
         await self._driver.run(extend(self._driver.runtime, self._state, ttl))
 
     @overload

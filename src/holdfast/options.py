@@ -17,7 +17,6 @@ COMMON = ("prefix", "ttl", "retry", "label")
 LONGEST_NAME = 512
 LONGEST_LABEL = 100
 LARGEST_COUNT = 1_000_000
-SHORTEST_TTL, LONGEST_TTL = 0.01, 86400.0
 DEFAULT_PREFIX = "holdfast:"
 DEFAULT_TTL = 30.0
 DEFAULT_RETRY = 0.1
@@ -276,9 +275,7 @@ def check_positive(argument: str, value: Any) -> float:
     return number
 
 
-def check_ttl(
-    value: Any, lowest: float = SHORTEST_TTL, highest: float = LONGEST_TTL, step: float = 0.0
-) -> float:
+def check_ttl(value: Any, lowest: float, highest: float, step: float) -> float:
     """A ttl within a range, rounded up to a step."""
     number = check_number("ttl", value)
     if not lowest <= number <= highest:

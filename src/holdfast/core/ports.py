@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from holdfast.core.messages import Answer, Request
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.events import Event
+from holdfast.options import check_ttl
 
 Clock: TypeAlias = Callable[[], float]
 Notify: TypeAlias = Callable[[str], None]
@@ -166,6 +167,11 @@ class Engine:
     nodes: Callable[[], Sequence[NodeInfo]] = tuple
     """Its servers, as they are now. It blocks, on connections of its own, for no longer than the
     slowest server takes to answer, or to be given up."""
+
+    def check_ttl(self, value: object) -> float:
+        """A ttl that it allows, rounded up to its step."""
+        promises = self.guarantees
+        return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
 
 
 def same_clock(ttl: float) -> float:

@@ -320,9 +320,6 @@ class AsyncDriver(Driver):
     def _subscribe(self, waiter_id: str) -> None:
         self._notifications[waiter_id] = asyncio.Event()
 
-    def _unsubscribe(self, waiter_id: str) -> None:
-        self._notifications.pop(waiter_id, None)
-
     def _notify(self, waiter_id: str) -> None:
         if threading.get_ident() == self._thread:
             self._notify_here(waiter_id)

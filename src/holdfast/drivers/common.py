@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import inf
+from typing import Any
 from weakref import WeakSet
 
 from holdfast.core.effects import Steps
@@ -74,8 +75,9 @@ LAST_LINES = 1.0
 atexit.register(log.wait, LAST_LINES)
 
 
-def report_loss(runtime: Runtime, lease: LeaseState) -> None:
-    """Log a loss and call the lease's callbacks."""
+def report_loss(runtime: Runtime, lease: LeaseState, facade: object = None) -> None:
+    """Log a loss and call the lease's callbacks. Until then this call keeps the facade alive, also
+    if its user dropped it."""
     held = runtime.clock() - lease.acquired_at if lease.acquired_at else 0.0
     runtime.emit(Lost(lease.spec.name, lease.holder, lease.fence, lease.why, held))
     for callback in lease.callbacks:
@@ -94,6 +96,8 @@ class Driver(ABC):
     """What the two drivers have in common."""
 
     in_use = False
+    _notifications: dict[str, Any]
+    """For each waiter."""
 
     def __init__(self, engine: Engine, hooks: Sequence[Hook] = ()) -> None:
         self.engine = engine
@@ -128,8 +132,8 @@ class Driver(ABC):
     @abstractmethod
     def _subscribe(self, waiter_id: str) -> None: ...
 
-    @abstractmethod
-    def _unsubscribe(self, waiter_id: str) -> None: ...
+    def _unsubscribe(self, waiter_id: str) -> None:
+        self._notifications.pop(waiter_id, None)
 
     @abstractmethod
     def _wake(self, loop: str) -> None: ...

@@ -30,7 +30,7 @@ from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import PumpedStore, StoreHost
 from holdfast.core.release import deliver, lose_all, send_last
-from holdfast.core.runtime import RENEWER, Runtime
+from holdfast.core.runtime import RENEWER
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
     LAST_LINES,
@@ -186,9 +186,6 @@ class ThreadDriver(Driver):
     def _subscribe(self, waiter_id: str) -> None:
         self._notifications[waiter_id] = SimpleQueue()
 
-    def _unsubscribe(self, waiter_id: str) -> None:
-        self._notifications.pop(waiter_id, None)
-
     def _notify(self, waiter_id: str) -> None:
         notifications = self._notifications.get(waiter_id)
         if notifications is not None:
@@ -206,7 +203,7 @@ class ThreadDriver(Driver):
 
     def _notify_lost(self, lease: LeaseState) -> None:
         facade = None if lease.facade is None else lease.facade()
-        self._callbacks.submit(partial(_report_loss, self.runtime, lease, facade))
+        self._callbacks.submit(partial(report_loss, self.runtime, lease, facade))
 
     def _wake(self, loop: str) -> None:
         """Notify a loop; start it if it does not run. Needs the mutex."""
@@ -317,8 +314,3 @@ def _is_held_here(mutex: Any) -> bool:
     except RuntimeError:  # it refuses a thread that has not
         return False
     return True
-
-
-def _report_loss(runtime: Runtime, lease: LeaseState, facade: object) -> None:
-    """Report a loss. Until then this call keeps the facade alive, also if its user dropped it."""
-    report_loss(runtime, lease)

@@ -180,17 +180,7 @@ class TestClosing:
         closing.join()
         assert other.inspect("job") is None
 
-    def test_a_waiter_is_sent_away_and_leaves_the_queue(
-        self, client: Client, other: Client
-    ) -> None:
-        with other.lock("job"):
-            waiting = Background(client.lock("job").acquire)
-            wait_for(lambda: waiters(other) == 1)
-            client.close()
-            assert isinstance(waiting.join().error, ClientClosed)
-            assert waiters(other) == 0
-
-    def test_so_is_one_that_pauses_because_the_engine_fails(
+    def test_a_waiter_that_pauses_because_the_engine_fails_is_sent_away(
         self, line: Line, client: Client
     ) -> None:
         line.down = True
@@ -328,14 +318,6 @@ class TestClosing:
         assert len(line.asked(Release)) == 1, "the second one had nothing to release"
         log.wait(30)
         assert caplog.text == ""
-
-    def test_its_threads_end(self, client: Client) -> None:
-        before = our_threads()
-        lease = client.lock("job").acquire()
-        wait_for(lambda: len(our_threads() - before) == 2)
-        client.close()
-        wait_for(lambda: our_threads() <= before)
-        assert lease is not None
 
     def test_a_forgotten_client_warns_and_its_threads_end(self, line: Line) -> None:
         before = our_threads()

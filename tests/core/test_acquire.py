@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.acquire import acquire
 from holdfast.core.lease_state import LeaseState
-from holdfast.core.messages import Acquire, Release
+from holdfast.core.messages import Acquire
 from holdfast.core.release import begin_release, finish_release
 from holdfast.errors import EngineUnavailable
 from holdfast.lab.simulator.driver import CancelledError, Process
@@ -51,25 +51,6 @@ def test_a_free_lock_costs_one_request() -> None:
     assert len(stage.node.asked) == 1
 
 
-def test_validity_counts_from_before_the_request_left() -> None:
-    stage = Stage()
-    stage.network.latency = (1.0, 1.0)
-    taking = begin(stage.client(), None)
-    stage.run(2.5)
-    assert taking.result is not None
-    assert taking.result.valid_until == TTL  # asked at 0, granted at 1, answered at 2
-
-
-def test_trying_once_leaves_nothing_and_does_not_wait() -> None:
-    stage = Stage()
-    _other = Other(stage)
-    trying = begin(stage.client(), 0)
-    stage.run(1)
-    assert trying.done
-    assert trying.result is None
-    assert not stage.requests(Release)
-
-
 def test_a_release_wakes_the_waiter() -> None:
     stage = Stage()
     other = Other(stage)
@@ -100,18 +81,6 @@ def test_a_waiter_asks_no_more_often_than_the_holder_may_end() -> None:
     stage.run(100 * TTL)
     asked = [request for request in stage.requests(Acquire) if request.holder == "client1/1"]
     assert len(asked) <= 100 * 1.7  # the holder renews every third, so a look shows 2/3 to 1 ttl
-
-
-def test_a_timeout_ends_the_wait_and_leaves_the_queue() -> None:
-    stage = Stage()
-    _other = Other(stage)
-    waiting = begin(stage.client(), 3.0)
-    stage.run(2.9)
-    assert stage.node.table.rows["job"].queue
-    stage.run(0.2)
-    assert waiting.done
-    assert waiting.result is None
-    assert not stage.node.table.rows["job"].queue
 
 
 def test_an_offer_to_a_waiter_that_is_cancelled_is_passed_on() -> None:
@@ -189,43 +158,6 @@ def test_a_grant_that_comes_too_late_is_not_taken() -> None:
     assert isinstance(taking.error, EngineUnavailable)
     stage.run(5 * TTL)
     assert not stage.leftovers()
-
-
-class TestAnEngineThatIsDown:
-    def test_trying_once_raises_at_once(self) -> None:
-        stage = Stage()
-        stage.node.up = False
-        trying = begin(stage.client(), 0)
-        stage.run(TTL)
-        assert isinstance(trying.error, EngineUnavailable)
-        assert trying.error.nodes == {"node": "no answer"}
-
-    def test_blocking_goes_on_until_the_timeout_and_raises_then(self) -> None:
-        stage = Stage()
-        stage.node.up = False
-        trying = begin(stage.client(), 25.0)
-        stage.run(24.9)
-        assert not trying.done
-        stage.run(0.3)  # the release is not waited for any longer
-        assert isinstance(trying.error, EngineUnavailable)
-
-    def test_blocking_survives_an_outage_that_ends(self) -> None:
-        stage = Stage()
-        stage.node.up = False
-        trying = begin(stage.client(), 25.0)
-        stage.run(20)
-        stage.node.up = True
-        stage.run(5)
-        assert trying.result is not None
-
-    def test_without_a_timeout_one_ttl_of_unbroken_failure_is_enough(self) -> None:
-        stage = Stage()
-        stage.node.up = False
-        trying = begin(stage.client(), None)
-        stage.run(TTL - 0.1)
-        assert not trying.done
-        stage.run(TTL)
-        assert isinstance(trying.error, EngineUnavailable)
 
 
 @pytest.mark.parametrize("contended", [False, True])

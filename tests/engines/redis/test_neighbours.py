@@ -149,8 +149,3 @@ class TestPlainKeys:
         with pytest.raises(LockLost):
             me(lease.release)
         assert theirs.get("job") == (then.encode() if then else None)
-
-    def test_a_key_of_another_type_is_an_error(self, me: Party, theirs: redis.Redis) -> None:
-        theirs.hset("job", "field", "value")
-        assert "WRONGTYPE" in str(me.refused())
-        assert theirs.hget("job", "field") == b"value"

@@ -45,19 +45,6 @@ def caught_up(watched: SentinelSet) -> bool:
     return master["master_repl_offset"] == replica["slave_repl_offset"]
 
 
-def test_a_lock_of_the_master(watched: SentinelSet, invite: Invite) -> None:
-    ann, ben = invite(watched.url), invite(watched.url)
-    lease = ann.takes()
-    assert ben.tries() is None
-    waiting = ben.begin(ben.client.lock("job").acquire)
-    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 1)
-    ann(lease.release)
-    later = waiting.result(10)
-    assert later.fence > lease.fence
-    ben(later.release)
-    assert watched.master.command("EXISTS", "{holdfast:job}:fence") == 1
-
-
 def test_the_master_is_the_node(watched: SentinelSet, invite: Invite) -> None:
     ann = invite(watched.url)
     [node] = ann(ann.client.nodes)

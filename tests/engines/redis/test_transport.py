@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from itertools import count
-from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -153,37 +152,6 @@ def ask(url: str, mode: Mode, *requests: Any) -> Any:
             await store.close()
 
     return asyncio.run(main())
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[SecuredRedis]:
-    users = {
-        "eve": ("on", ">x", "~*", "-@all"),
-        "tom": ("on", ">x", "~other:*", "&*", "+@all"),
-        "ann": ("on", ">x", "~*", "&*", "+@all"),
-    }
-    with SecuredRedis(password="secret", users=users) as server:
-        yield server
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("user", "password", "database"),
-    [
-        ("ann", "wrong", ""),  # a wrong password
-        ("", "", ""),  # none
-        ("eve", "x", ""),  # may not call scripts
-        ("tom", "x", ""),  # may not touch these keys
-        ("ann", "x", "/99"),  # there is no such database
-    ],
-)
-def test_what_waiting_will_not_heal_is_told_as_such(
-    guarded: SecuredRedis, mode: Mode, user: str, password: str, database: str
-) -> None:
-    url = guarded.url_for(user, password).removesuffix("/0") + database
-    [answer] = ask(url, mode, Acquire("holdfast:job", "me", LONG))
-    assert isinstance(answer, Failed)
-    assert answer.heals_in == inf, answer
 
 
 def test_a_key_of_another_kind_is_told_as_such(server: RedisServer, invite: Invite) -> None:

@@ -123,11 +123,6 @@ def _give_up_on_black_holes(sock: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, BLACK_HOLE)
 
 
-def _is_anonymous(settings: Mapping[str, Any]) -> bool:
-    """Whether no password is sent."""
-    return not settings.keys() & {"password", "credential_provider"}
-
-
 REFUSALS = (b"-NOAUTH", b"-DENIED", b"-ERR max number of clients")
 
 
@@ -158,6 +153,7 @@ def _connection(
     kind: Any, settings: Mapping[str, Any], timeout: float, retry: Any = Retry, begin: Any = _begin
 ) -> Any:
     timeout = max(timeout, SHORTEST_TIMEOUT)
+    is_anonymous = not settings.keys() & {"password", "credential_provider"}
     return kind(
         **settings,
         socket_timeout=timeout,
@@ -168,7 +164,7 @@ def _connection(
         decode_responses=False,
         protocol=2,
         retry=retry(NoBackoff(), 0),
-        redis_connect_func=begin if _is_anonymous(settings) else None,
+        redis_connect_func=begin if is_anonymous else None,
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from redis import Redis, RedisCluster
-from redis import asyncio as aio
+import redis
+import redis.asyncio
 from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
 from redis.connection import SSLConnection
 
@@ -41,7 +41,7 @@ def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
     """The server that a client is for. A client of asyncio where one of threads is needed, or the
     reverse, is a `TypeError`."""
     _check_kind(client, awaits=awaits)
-    if isinstance(client, (RedisCluster, aio.RedisCluster)):
+    if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
         return _cluster(client)
     pool = client.connection_pool
     encrypted = issubclass(pool.connection_class, (SSLConnection, AsyncSSLConnection))
@@ -60,15 +60,10 @@ def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
 
 
 def _check_kind(client: Any, *, awaits: bool) -> None:
-    wanted = (aio.Redis, aio.RedisCluster) if awaits else (Redis, RedisCluster)
-    if not isinstance(client, wanted):
-        kind = type(client)
-        needs = (
-            "an AsyncClient needs a redis.asyncio.Redis"
-            if awaits
-            else "a Client needs a redis.Redis"
-        )
-        raise TypeError(f"url: {needs}, got a {kind.__module__}.{kind.__qualname__}")
+    ours, theirs = ("an AsyncClient", redis.asyncio) if awaits else ("a Client", redis)
+    if not isinstance(client, (theirs.Redis, theirs.RedisCluster)):
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        raise TypeError(f"url: {ours} needs a {theirs.__name__}.Redis, got a {kind}")
 
 
 def _settings(given: Mapping[str, Any], *, encrypted: bool) -> Settings:

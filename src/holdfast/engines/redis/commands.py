@@ -119,28 +119,18 @@ class Commands:
             if channel or (queue and shares == 1):  # readers wait also behind a writer that polls
                 return call(vote, keys, *lasting, channel, more=2)
             return call(vote, (keys.lock, keys.fence), *lasting, more=2)
-        if shares != 1:
-            return call(
-                "share",
-                self._named_keys(key, shares),
-                *lasting,
-                self._offer,
-                channel,
-                b"%d" % shares,
-                more=1,
-            )
-        return call("acquire", keys, *lasting, self._offer, channel, more=1)
+        words = (*lasting, self._offer, channel)
+        if shares == 1:
+            return call("acquire", keys, *words, more=1)
+        return call("share", self._named_keys(key, shares), *words, b"%d" % shares, more=1)
 
     def _make_release_head(self, key: str, wake: bool, keeps_place: bool, shares: int) -> bytes:
-        keys = self._keys_of(key)
         if self._quorum:
-            channel = b"" if keeps_place else self._channel
+            keys, channel = self._keys_of(key), b"" if keeps_place else self._channel
             waking = b"%b %b" % (self._offer if wake else b"", channel)
             return call("unvote", (keys.lock, keys.queue), waking, more=1)
-        keep = milliseconds(self._keep)
-        return call(
-            "release", self._named_keys(key, shares), keep, self._offer, self._channel, more=1
-        )
+        words = (milliseconds(self._keep), self._offer, self._channel)
+        return call("release", self._named_keys(key, shares), *words, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Exchange:
         size = 1 if self._in_cluster else LEASES_IN_A_CALL

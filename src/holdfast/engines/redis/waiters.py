@@ -27,7 +27,7 @@ class Waiters:
         self.listens = bool(channel)
         """Whether the protocol has wake-ups at all."""
         self.subscribe = command(b"SUBSCRIBE", channel.encode())
-        self.woken: Callable[[str], None] = _ignore
+        self.woken: Callable[[str], object] = lambda holder: None
         """Called with each waiter that was woken. Set by the store, if it needs that."""
         self._waiting: dict[str, None] = {}
         """The holders that asked for a place in a queue, until they release."""
@@ -89,7 +89,3 @@ class Waiters:
         self._waiting.clear()
         self._later.clear()
         self.next_due = inf
-
-
-def _ignore(*what: object) -> None:
-    """Before a store is there."""

@@ -224,6 +224,7 @@ REFUSED = [
     ("redlock://h1,h2,h3?max_ttl=long", "max_ttl"),
     ("redlock://h1,h2,h3?restart_guard=maybe", "restart_guard"),
     ("redlock://h1,h2,h3?ttl=90", "ttl"),
+    *((f"redlock://h1,h2,h3?node_timeout={value}", f"'{value}'") for value in (0, -1, 61, "soon")),
 ]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import holdfast
 from holdfast.core.messages import Acquire, Failed, Granted, Held, Release
-from holdfast.core.ports import StoreHost
+from holdfast.core.ports import Notify, StoreHost
 from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
 from holdfast.engines.redis import threads
@@ -258,6 +258,12 @@ def test_the_first_try_waits_for_connections(three: RedisMasters, invite: Invite
             ann(lease.release)
 
 
+def store_of(server: RedisServer, notify: Notify = lambda holder: None) -> Any:
+    """For threads."""
+    host = StoreHost(clock, notify, lambda event: None)
+    return open_engine(urlsplit(server.url), {}).connect(host)
+
+
 # A Ctrl-C between the making of a socket and its first owner leaves it to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("connection", ["open", "new", "lost"])
@@ -266,15 +272,14 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(
 ) -> None:
     """It closes the connection, or nothing; what was pending has an unknown outcome."""
     monkeypatch.setattr("holdfast.engines.redis.threads.IDLE", -1.0)  # always idle for long enough
-    host = StoreHost(clock, lambda holder: None, lambda event: None)
-    store = open_engine(urlsplit(server.url), {}).connect(host)
+    store = store_of(server)
     files = ("redis/threads.py", "redis/nodes.py", "redis/connection.py", "redis/sockets.py")
     request = Acquire("job", "me", LONG)
     store.ask((request,), clock() + 5)
     for line in count():
         if connection == "new":
             store.close()
-            store = open_engine(urlsplit(server.url), {}).connect(host)
+            store = store_of(server)
         if connection == "lost":
             server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             wait_for(lambda: connections(server) == 0)
@@ -298,9 +303,7 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(
 def test_a_signal_handler_may_ask_at_any_line(server: RedisServer) -> None:
     """It is answered, or refused at once; it does not hang, and it harms nobody."""
     with holdfast.Client(server.url, ttl=LONG) as client:
-        store: Any = open_engine(urlsplit(server.url), {}).connect(
-            StoreHost(clock, lambda holder: None, lambda event: None)
-        )
+        store = store_of(server)
         store.ask((Acquire("warm", "me", LONG),), clock() + 5)
         handled: list[Any] = []
 
@@ -344,8 +347,7 @@ def test_a_leader_that_is_held_up_is_replaced(
 ) -> None:
     """A signal handler may keep the thread that reads for all, just before it waits for replies."""
     monkeypatch.setattr("holdfast.engines.redis.threads.TAKEOVER", 0.01)
-    host = StoreHost(clock, lambda holder: None, lambda event: None)
-    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store = store_of(server)
     store.ask((Acquire("warm", "me", LONG),), clock() + 5)
     held_up, go_on = threading.Event(), threading.Event()
 
@@ -380,8 +382,7 @@ def test_a_leader_that_is_held_up_is_replaced(
 def test_no_thread_becomes_a_follower_unseen_by_a_leader_that_leaves(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = StoreHost(clock, lambda holder: None, lambda event: None)
-    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store = store_of(server)
     store.ask((Acquire("warm", "me", LONG),), clock() + 5)
     prepare, looks, leaver = threads.WaitingThread.prepare, list[Any](), threads.WaitingThread()
     leaving = threading.Thread(target=lambda: store._leave(leaver))
@@ -405,8 +406,7 @@ def test_a_thread_may_leave_a_closed_client_as_another_begins_to_lead(
 ) -> None:
     """The one that leaves closes the wake-up pipe, and needs no mutex for that. The fault: an
     `AttributeError` came out of the other's request."""
-    host = StoreHost(clock, lambda holder: None, lambda event: None)
-    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store = store_of(server)
     left: list[Any] = []
     once = property(lambda _: left.pop() if left else None, lambda _, wakeup: left.append(wakeup))
     monkeypatch.setattr(type(store), "_wakeup", once, raising=False)
@@ -419,8 +419,7 @@ def test_a_thread_may_leave_a_closed_client_as_another_begins_to_lead(
 def test_a_leader_that_is_due_itself_waits_no_longer(server: RedisServer) -> None:
     """A wake-up may name a later instant, and the thread that waits for it may be the leader."""
     woken: list[str] = []
-    host = StoreHost(clock, woken.append, lambda event: None)
-    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store = store_of(server, woken.append)
     store.ask((Acquire("job", "another", LONG),), clock() + 5)
     store.ask((Acquire("job", "me", LONG, queue=True),), clock() + 5)
     store._waiters.published(b"me 0")

@@ -1,4 +1,4 @@
-"""The lease table: made on first use, under any name, and quick however many rows it has."""
+"""The lease table: what it keeps apart, and quick however many rows it has."""
 
 from dataclasses import fields
 
@@ -10,21 +10,6 @@ from holdfast.engines.sql.postgres.commands import SESSION_SETTINGS, Statements
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.equipment.servers.postgres import PostgresServer
-
-
-def test_a_table_of_another_name_in_another_schema(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    postgres.query('CREATE SCHEMA IF NOT EXISTS "Own"')
-    ann, ben = invite(f"{postgres.url}?table=Own.Locks"), invite(postgres.url, table="Own.Locks")
-    lease = ann.takes()
-    assert ben.tries() is None
-    assert postgres.query('SELECT fence FROM "Own"."Locks"') == [(lease.fence,)]
-    assert invite(postgres.url).takes(), "another table, other locks"
-    assert ann(ann.client.cell("stock").set, "1", expect=0)
-    assert postgres.query('SELECT count(*) FROM "Own".holdfast_cells') == [(1,)]
-    ann(lease.release)
-    postgres.query('DROP SCHEMA "Own" CASCADE')
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The lease table of PostgreSQL and of MariaDB: made on first use, and with names as values."""
+"""The lease table of PostgreSQL and of MariaDB: made on first use, under any name, and with
+names as values."""
 
 import threading
 from typing import Any
@@ -59,3 +60,21 @@ def test_deleting_idle_rows_does_not_set_fences_back(database: Database, invite:
         ann(lease.release)
         database.query("DELETE FROM holdfast_leases WHERE holder IS NULL")
     assert sorted(set(fences)) == fences
+
+
+def test_a_table_of_another_name_in_another_schema(
+    database: Database, kind: str, invite: Invite
+) -> None:
+    schema, table = ('"Own"', '"Locks"') if kind == "postgres" else ("`Own`", "`Locks`")
+    database.query(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    if kind == "mariadb":
+        database.query(f"GRANT ALL ON {schema}.* TO holdfast@'127.0.0.1'")
+    ann, ben = invite(f"{database.url}?table=Own.Locks"), invite(database.url, table="Own.Locks")
+    lease = ann.takes()
+    assert ben.tries() is None
+    assert database.query(f"SELECT fence FROM {schema}.{table}") == [(lease.fence,)]
+    assert invite(database.url).takes(), "another table, other locks"
+    assert ann(ann.client.cell("stock").set, "1", expect=0)
+    assert database.query(f"SELECT count(*) FROM {schema}.holdfast_cells") == [(1,)]
+    ann(lease.release)
+    database.query(f"DROP SCHEMA {schema} {'CASCADE' if kind == 'postgres' else ''}")

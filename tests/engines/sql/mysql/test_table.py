@@ -1,4 +1,4 @@
-"""The lease table: made on first use, under any name, and quick however many rows it has."""
+"""The lease table: what it keeps apart, and quick however many rows it has."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,22 +46,6 @@ def test_tables_that_take_too_long_to_be_made_are_tried_again(
         other.cursor().execute("DROP TABLE holdfast_cells")
         other.cursor().execute("UNLOCK TABLES")
     ann.takes(timeout=20)
-
-
-def test_a_table_of_another_name_in_another_database(
-    mariadb: MariaDbServer, invite: Invite
-) -> None:
-    mariadb.query("CREATE DATABASE IF NOT EXISTS `Own`")
-    mariadb.query(f"GRANT ALL ON `Own`.* TO {USER}@'127.0.0.1'")
-    ann, ben = invite(f"{mariadb.url}?table=Own.Locks"), invite(mariadb.url, table="Own.Locks")
-    lease = ann.takes()
-    assert ben.tries() is None
-    assert mariadb.query("SELECT fence FROM `Own`.`Locks`") == [(lease.fence,)]
-    assert invite(mariadb.url).takes(), "another table, other locks"
-    assert ann(ann.client.cell("stock").set, "1", expect=0)
-    assert mariadb.query("SELECT COUNT(*) FROM `Own`.holdfast_cells") == [(1,)]
-    ann(lease.release)
-    mariadb.query("DROP DATABASE `Own`")
 
 
 def test_names_that_a_collation_would_take_for_the_same(

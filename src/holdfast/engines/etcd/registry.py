@@ -102,27 +102,24 @@ class Registry:
 
     def claim(self, request: Acquire, ttl: int) -> Claim:
         """The claim of a holder, a new one if there is none."""
+        key, holder, shares = request.key, request.holder, request.shares
         with self._mutex:
-            claim = self.claims.get(request.holder)
-            if claim is None or claim.leaving:
-                claim = self._new_claim(request, ttl)
+            claim = self.claims.get(holder)
+            if claim is not None and not claim.leaving:
+                return claim
+            if request.queue:
+                session = self._session(min(ttl, WAITING), is_joint=True)
+            else:
+                session = self._session(ttl, is_joint=request.renew)
+            taken = self._numbers.setdefault(key, set())
+            number = next(number for number in range(len(taken) + 1) if number not in taken)
+            taken.add(number)
+            kind = "" if shares == 1 else f"{shares}/"
+            place = place_of(key, f"{kind}{self._name}.{number}")
+            claim = Claim(key, holder, session, number, place, shares, request.renew)
+            claim.need(session)
+            self.claims[holder] = claim
             return claim
-
-    def _new_claim(self, request: Acquire, ttl: int) -> Claim:
-        if request.queue:
-            session = self._session(min(ttl, WAITING), is_joint=True)
-        else:
-            session = self._session(ttl, is_joint=request.renew)
-        key, holder = request.key, request.holder
-        taken = self._numbers.setdefault(key, set())
-        number = next(number for number in range(len(taken) + 1) if number not in taken)
-        taken.add(number)
-        kind = "" if request.shares == 1 else f"{request.shares}/"
-        place = place_of(key, f"{kind}{self._name}.{number}")
-        claim = Claim(key, holder, session, number, place, request.shares, request.renew)
-        claim.need(session)
-        self.claims[holder] = claim
-        return claim
 
     def session_for(self, claim: Claim, ttl: int) -> Session:
         """The session of that ttl for the lease of a claim."""

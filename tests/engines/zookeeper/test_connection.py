@@ -1,4 +1,4 @@
-"""What kazoo would do otherwise."""
+"""What kazoo would do otherwise; and results to come, whose callbacks are called once each."""
 
 import inspect
 import re
@@ -13,6 +13,7 @@ from kazoo.protocol.serialization import Create2
 import holdfast
 from holdfast.engines.zookeeper import connection
 from holdfast.engines.zookeeper.connection import Connection, Security, Servers, _Threads
+from holdfast.engines.zookeeper.promise import Promise
 from holdfast.lab.servers.process import HOST
 from tests.contract.interrupting import Interruption
 from tests.equipment.servers.certificates import make_certificates
@@ -95,3 +96,50 @@ def test_private_parts_of_kazoo() -> None:
     assert used - OURS == CLIENT | HANDLER
     others = [path for path in FOLDER.glob("*.py") if "SLF001" in path.read_text()]
     assert [path.name for path in others] == ["connection.py"], "no other file reaches into kazoo"
+
+
+@pytest.fixture
+def promise() -> Promise:
+    return Promise(_Threads(Servers(())))
+
+
+def test_a_result(promise: Promise) -> None:
+    assert not promise.ready()
+    assert not promise.wait(0.001)
+    with pytest.raises(_Threads.timeout_exception):
+        promise.get_nowait()
+    promise.set(7)
+    assert promise.wait()
+    assert promise.successful()
+    assert promise.get() == 7
+
+
+def test_an_error(promise: Promise) -> None:
+    promise.set_exception(LookupError("gone"))
+    assert promise.ready()
+    assert not promise.successful()
+    with pytest.raises(LookupError, match="gone"):
+        promise.get()
+
+
+def test_who_asks_early_and_who_asks_late_are_told(promise: Promise) -> None:
+    told: list[object] = []
+    promise.rawlink(told.append)
+    promise.set()
+    promise.rawlink(told.append)
+    assert told == [promise] * 2
+
+
+def test_nobody_is_told_twice_or_not_at_all_however_it_meets() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(500):
+            promise = Promise(_Threads(Servers(())))
+            told: list[object] = []
+            keeping, linking = (
+                pool.submit(promise.set),
+                pool.submit(promise.rawlink, told.append),
+            )
+            assert promise.wait(30)
+            keeping.result(30)
+            linking.result(30)
+            assert told == [promise]

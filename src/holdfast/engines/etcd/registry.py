@@ -132,9 +132,11 @@ class Registry:
             return session
 
     def _session(self, ttl: int, *, is_joint: bool) -> Session:
-        for each in [each for each in self._sessions if self._is_over(each)]:
-            self._retire(each)
-            self._sessions.pop(each, None)
+        now = self._host.clock()
+        for each in [each for each in self._sessions if each.granted and not each.claims]:
+            if each.sent_at + each.ttl <= now:  # the servers have ended it by now
+                self._retire(each)
+                del self._sessions[each]
         session = self._joint.get(ttl) if is_joint else None
         if session is None:
             session = Session(ttl, is_joint, ttl, self._randbits(62) + 1)
@@ -142,11 +144,6 @@ class Registry:
             if is_joint:
                 self._joint[ttl] = session
         return session
-
-    def _is_over(self, session: Session) -> bool:
-        """Whether the servers have ended an unused session by now."""
-        ends_at = session.sent_at + session.ttl
-        return session.granted and not session.claims and ends_at <= self._host.clock()
 
     def waited_for(self) -> list[Session]:
         """The sessions that a waiter needs."""
@@ -225,11 +222,7 @@ class Registry:
         with self._mutex:
             self._retire(session)
             self._sessions.pop(session, None)
-            claims = [
-                claim
-                for claim in self.claims.values()
-                if claim.session is session and session in claim.sessions
-            ]
+            claims = [claim for claim in session.claims if claim.session is session]
             for claim in claims:
                 claim.revision = 0
         if held := [claim.holder for claim in claims if claim.ends_at < inf]:

@@ -6,6 +6,7 @@ A new lease rests on the last keep-alive: a session lasts for its ttl from when 
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 WAITING = 5
 """Seconds after which a client that waits and dies is out of every queue."""
@@ -36,7 +37,7 @@ class Session:
     """Whether the servers have confirmed that it exists."""
     sent_at: float = -inf
     """The instant before the last grant or keep-alive left that was answered."""
-    claims: dict[object, None] = field(default_factory=dict)
+    claims: dict[Any, None] = field(default_factory=dict)
     """Those whose place is attached to it, or may be."""
     strays: dict[bytes, None] = field(default_factory=dict)
     """Keys that may be attached to it although no claim needs them."""

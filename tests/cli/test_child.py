@@ -130,17 +130,15 @@ import os, sys
 from holdfast.cli.child import Child
 with Child(("sh", "-c", "echo $$; sh -c 'echo $$; sleep 600; :' & wait")) as child:
     child.start({})
-    if sys.argv[1] == "kernel":
-        os.kill(child._watchdog, 9)
+    os.kill(child._watchdog, 9)
     sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("by", ["watchdog", "kernel"])
-def test_it_dies_with_holdfast(by: str) -> None:
-    """By two means: the kernel kills the command, the watchdog also what it has started."""
+def test_without_a_watchdog_it_dies_with_holdfast() -> None:
+    """The kernel kills the command, though not what it has started."""
     with subprocess.Popen(
-        [sys.executable, "-c", ORPHANS, by],
+        [sys.executable, "-c", ORPHANS],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -148,7 +146,4 @@ def test_it_dies_with_holdfast(by: str) -> None:
         command, grandchild = int(line_of(holdfast.stdout)), int(line_of(holdfast.stdout))
         holdfast.kill()
         eventually(lambda: gone(command))
-        if by == "watchdog":
-            eventually(lambda: gone(grandchild))
-        else:
-            os.kill(grandchild, signal.SIGKILL)
+        os.kill(grandchild, signal.SIGKILL)

@@ -75,12 +75,6 @@ def test_the_commands_url_is_left_alone(holdfast: Holdfast) -> None:
     assert done.stdout == f"{holdfast.url}\n"
 
 
-def test_holdfast_in_holdfast(holdfast: Holdfast) -> None:
-    inner = f"{sys.executable} -m holdfast.cli run -n"
-    done = holdfast.run("run", "job", "-c", f"{inner} other -- true && {inner} job -- true")
-    assert done.returncode == 75
-
-
 def test_two_commands_never_run_together(holdfast: Holdfast) -> None:
     """`mkdir` fails if the other one has not yet cleared its own away."""
     script = "mkdir inside && sleep 0.05 && rmdir inside"

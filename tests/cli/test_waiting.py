@@ -104,6 +104,7 @@ def test_ls_on_a_terminal_names_the_engine(holdfast: Holdfast) -> None:
     ("outer", "inner", "waits"),
     [
         (["job"], ["job"], True),
+        (["job"], ["other"], False),
         (["job", "--also", "other"], ["job"], True),
         (["job", "--also", "other"], ["other"], True),
         (["job"], ["other", "--also", "job"], True),

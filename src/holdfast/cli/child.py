@@ -105,7 +105,7 @@ class Child:
                 return None
             if os.WIFSTOPPED(status):
                 return Stopped(os.WSTOPSIG(status))
-            self._ended = _ended(status)
+            self._ended = Ended(os.waitstatus_to_exitcode(status))
         return self._ended
 
     def group_lives(self) -> bool:
@@ -126,7 +126,7 @@ class Child:
             self._gate = -1
         if self._ended is None:
             self.send(signal.SIGKILL)
-            self._ended = _ended(os.waitpid(self.pid, 0)[1])
+            self._ended = Ended(os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]))
         if self._lifeline >= 0:
             self.executed = started and not os.read(self._failure, 1)
             os.close(self._failure)
@@ -134,10 +134,6 @@ class Child:
             os.waitpid(self._watchdog, 0)
             os.close(self._lifeline)
             self._lifeline = -1
-
-
-def _ended(status: int) -> Ended:
-    return Ended(os.waitstatus_to_exitcode(status))
 
 
 def _wait_at_gate(

@@ -1,7 +1,7 @@
 """Who leads, over HTTP: `GET /` as JSON, `GET /events` as server-sent events.
 
 One thread observes the election; each request has a thread of its own, which reads what was
-observed last. While the engine is unreachable, the answer is 503: the leader is unknown.
+observed last: 503 once the engine has been unreachable for one ttl, as the leader is unknown then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What database servers have in common."""
+"""What servers that store data have in common."""
 
 import shutil
 import subprocess
@@ -12,7 +12,21 @@ MAKING = 120.0
 """How long a busy machine may take to make the data, in seconds."""
 
 
-class DatabaseServer(ServerProcess):
+class StoringServer(ServerProcess):
+    """A server that keeps its data when it is restarted, or killed."""
+
+    def restart(self) -> Self:
+        """Stop it in order and start it on the same port."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """End it at once, for nothing of it is wanted any more, and remove its folders."""
+        self.kill()
+        super().close()
+
+
+class DatabaseServer(StoringServer):
     """A server whose data lie in a temporary folder of its own: it refuses to run as root, so they
     may be another user's."""
 
@@ -33,16 +47,6 @@ class DatabaseServer(ServerProcess):
         if not self.data.exists():
             self._make_data()
         return super().start()
-
-    def restart(self) -> Self:
-        """Stop it in order and start it on the same port: what was committed survives."""
-        self.stop()
-        return self.start()
-
-    def close(self) -> None:
-        """End it at once, for nothing of it is wanted any more, and remove its folder."""
-        self.kill()
-        super().close()
 
     def _make_data(self) -> None:
         made = subprocess.run(

@@ -95,11 +95,6 @@ class EtcdServer(Member):
         except ServerFailed:
             return False  # it has no leader
 
-    def restart(self) -> None:
-        """End it in order and start it again: it keeps all it knew."""
-        self.stop()
-        self.start()
-
     def command(self, path: str, **words: Any) -> Any:
         """Have the gateway do something: `command("kv/range", key=...)`; bytes are in base64."""
         return json.loads(self._fetch(f"/v3/{path}", json.dumps(words).encode()))
@@ -142,11 +137,6 @@ class EtcdServer(Member):
         """Whether it leads its cluster, as far as it knows."""
         status = self.command("maintenance/status")
         return bool(status["header"]["member_id"] == status.get("leader"))
-
-    def close(self) -> None:
-        """End it at once, for nothing of it is wanted any more, and remove its folders."""
-        self.kill()
-        super().close()
 
     def _counted(self, what: str, method: str) -> int:
         start, within = f"{what}{{", f'grpc_method="{method}'

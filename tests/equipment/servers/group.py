@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from holdfast.lab.servers.process import ServerFailed, ServerProcess, wait_until
+from tests.equipment.servers.database import StoringServer
 
 
 class ServerGroup:
@@ -48,7 +49,7 @@ class ServerGroup:
         wait_until(condition, f"{what} of {type(self).__name__}", self.request_timeout)
 
 
-class Member(ServerProcess):
+class Member(StoringServer):
     """A server of which some together elect a leader."""
 
     def is_leader(self) -> bool:

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from holdfast.lab.servers.process import HOST, free_port, required
 from tests.equipment.servers.certificates import Certificates
@@ -133,11 +132,6 @@ class ZooKeeperServer(Member):
         """Whether it serves, which takes a majority of its ensemble."""
         return "Mode: " in self.command("srvr")
 
-    def restart(self) -> Self:
-        """End it in order and start it again: it keeps all it knew."""
-        self.stop()
-        return self.start()
-
     def command(self, word: str) -> str:
         """Ask it something in four letters: `srvr`, `mntr`, `wchs`, `dump`, `cons`."""
         with socket.create_connection((HOST, self.port), ANSWER_WITHIN) as line:
@@ -155,11 +149,6 @@ class ZooKeeperServer(Member):
     def is_leader(self) -> bool:
         """Whether it leads its ensemble, as far as it knows."""
         return "Mode: leader" in self.command("srvr")
-
-    def close(self) -> None:
-        """End it at once, for nothing of it is wanted any more, and remove its folders."""
-        self.kill()
-        super().close()
 
 
 class ZooKeeperEnsemble(ElectingGroup[ZooKeeperServer]):

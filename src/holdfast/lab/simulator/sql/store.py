@@ -13,7 +13,7 @@ from holdfast.core.messages import Request
 from holdfast.engines.sql.connection import SILENT, BrokenError
 from holdfast.engines.sql.dialect import Statement
 from holdfast.engines.sql.engine import CONNECTIONS
-from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Run
+from holdfast.engines.sql.exchanges import Enter, Exchanges, Open, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import Listening, ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
@@ -163,8 +163,6 @@ class SqlStore(Store):
                 connection.login(until, partial(self._shake_hands, until, resume))
             case Enter():
                 resume(True)
-            case Create():
-                resume(None)  # they are there
             case Subscribe(connection, channel, until):
                 connection.listen(channel, until, resume)
             case Receive(connection):

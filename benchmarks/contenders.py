@@ -15,10 +15,10 @@ from functools import partial
 from inspect import iscoroutinefunction
 from multiprocessing.connection import Connection
 from time import perf_counter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from benchmarks.measure import Values, interleave, seconds_each
-from benchmarks.workers import CLEAN, Worker
+from benchmarks.workers import CLEAN, Lock, Worker
 
 Pair: TypeAlias = Callable[[], object]
 """Acquires and releases, once."""
@@ -38,12 +38,6 @@ Openings: TypeAlias = Mapping[str, Opening | AsyncOpening]
 MISSING, READY = "not installed", "ready"
 
 TTL = 30
-
-
-class Lock(Protocol):
-    def acquire(self) -> object: ...
-
-    def release(self) -> object: ...
 
 
 def compare(openings: Openings, times: int, rounds: int) -> Values:

@@ -16,9 +16,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import holdfast
-from benchmarks.contenders import TTL, Lock
+from benchmarks.contenders import TTL
 from benchmarks.measure import worth_counting
-from benchmarks.workers import Worker
+from benchmarks.workers import Lock, Worker
 from holdfast.drivers.common import clock
 
 PROCESSES = 10

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
-from typing import Any
+from typing import Any, Protocol
 
 import holdfast
 from holdfast.drivers.common import clock
@@ -67,6 +67,12 @@ def run_job(job: Callable[..., None], pipe: "Connection[Any, Any]", *args: objec
         job(pipe, *args)
 
 
+class Lock(Protocol):
+    def acquire(self) -> object: ...
+
+    def release(self) -> object: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A lock that several processes can open."""
@@ -80,33 +86,19 @@ class Kind:
     @contextmanager
     def open(self) -> "Iterator[Opened]":
         if self.poll:
-            yield Opened(_FileLock(self.where, self.poll), None)
+            from filelock import FileLock
+
+            yield Opened(FileLock(self.where, poll_interval=self.poll), None)
             return
         with holdfast.Client(self.where, ttl=self.ttl) as client:
             yield Opened(client.lock("bench"), client)
-
-
-class _FileLock:
-    """filelock with the signature of a holdfast `Lock`. It keeps apart what each thread has."""
-
-    def __init__(self, path: str, poll: float) -> None:
-        from filelock import FileLock
-
-        self._lock = FileLock(path, poll_interval=poll)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A lock, and the client behind it."""
 
-    lock: "_FileLock | holdfast.Lock"
+    lock: Lock
     client: holdfast.Client | None
 
     def wait_for_waiters(self, count: int) -> None:
@@ -150,7 +142,7 @@ def wait_in_threads(pipe: "Connection[Any, Any]", kind: Kind, threads: int) -> N
             pipe.send(time.process_time())
 
 
-def _wait_forever(lock: "_FileLock | holdfast.Lock") -> None:
+def _wait_forever(lock: Lock) -> None:
     with suppress(holdfast.LockError):  # the client is closed at the end
         lock.acquire()
 

@@ -12,10 +12,10 @@ import redis
 import redis_lock
 
 import holdfast
-from benchmarks.contenders import TTL, Lock
+from benchmarks.contenders import TTL
 from benchmarks.measure import Case, Effort, figure_at_most, interleave, rows
 from benchmarks.redis.contest import QueueLock, put_token
-from benchmarks.workers import Worker
+from benchmarks.workers import Lock, Worker
 from holdfast.drivers.common import clock
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer

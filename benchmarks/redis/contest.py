@@ -23,8 +23,9 @@ import redis.asyncio
 import redis_lock
 
 import holdfast
-from benchmarks.contenders import TTL, Lock
+from benchmarks.contenders import TTL
 from benchmarks.redis.floors import Pipelines, RawSockets
+from benchmarks.workers import Lock
 from holdfast.drivers.common import clock
 from holdfast.engines.redis.protocol import command
 from holdfast.lab.servers.process import HOST

@@ -11,14 +11,7 @@ from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.connection import Connect, Connection, SqlError
 from holdfast.engines.sql.dialect import Statements
-from holdfast.engines.sql.exchanges import (
-    Create,
-    Effect,
-    Enter,
-    Exchanges,
-    Open,
-    Run,
-)
+from holdfast.engines.sql.exchanges import Create, Effect, Enter, Exchanges, Open, Run
 from holdfast.engines.sql.waiters import Waiters
 
 

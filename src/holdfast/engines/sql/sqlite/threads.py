@@ -153,8 +153,6 @@ class SqliteStore:
         return [self._answer_one(each, until) for each in requests]
 
     def _answer_now(self, requests: Sequence[Request], until: float) -> list[Answer] | None:
-        if self._connection is None:
-            return None
         answer = self._try_one_statement(requests[0])
         return None if answer is None else [answer]
 
@@ -168,9 +166,10 @@ class SqliteStore:
 
     def _try_one_statement(self, request: Request) -> Answer | None:
         """The usual case, by one statement and without the generator of `Commands`, which takes
-        longer. None if that did nothing, or the request needs more."""
+        longer. None if that did nothing, or the request needs more, or there is no connection."""
         connection, waiters, clock = self._connection, self._waiters, self._boot_clock
-        assert connection is not None  # noqa: S101 - it is open
+        if connection is None:
+            return None
         if type(request) is Acquire:
             shares, holder = request.shares, request.holder
             if request.queue and (
@@ -216,7 +215,8 @@ class SqliteStore:
             try:
                 return work(*arguments)
             except sqlite3.Error as error:
-                self._roll_back()
+                if self._connection is not None and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 now = self._clock()
                 if tries == 0:
                     until = max(until, now + LEAST_TIME)
@@ -276,10 +276,6 @@ class SqliteStore:
             connection.execute(sql.RAISE_FLOOR, {"fence": highest})
             connection.executemany(sql.PRUNE, [(rowid,) for rowid, _ in idle])
         connection.execute("COMMIT")
-
-    def _roll_back(self) -> None:
-        if self._connection is not None and self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
     def _failed(
         self, requests: Sequence[Request], why: str, heals: float | None = None

@@ -7,9 +7,10 @@ What can happen to a statement, or a transaction, and what then:
 - It met another one, and was undone: it is sent again, after a short pause, until its time is over.
 - A table does not exist: the tables are made, once, and it is sent again.
 - The connection broke: those that are free are dropped with it, since the server may have been
-  restarted. A request that is harmless to repeat is asked once more, on another connection. The
-  server may still carry out the first. An acquire is the same holder's, so both find one grant; if
-  it comes too late, it does nothing. Every other request has failed, and its outcome is unknown.
+  restarted; but not if it was only silent until the request's time was over. A request that is
+  harmless to repeat is asked once more, on another connection. The server may still carry out the
+  first. An acquire is the same holder's, so both find one grant; if it comes too late, it does
+  nothing. Every other request has failed, and its outcome is unknown.
 - The server refuses it: the request has failed.
 - We are interrupted: the connection is closed, and the outcome is unknown.
 """
@@ -170,7 +171,7 @@ class Exchanges:
                     results = yield Run(connection, statements, until)
                 except SqlError as error:
                     if isinstance(error, BrokenError) and connection is not None:
-                        self._drop_with_free(connection)
+                        self._drop_broken(connection, until)
                         connection = None
                     yield from self._recover(error, connection, until, retries)
                 else:
@@ -217,7 +218,7 @@ class Exchanges:
             except BaseException:
                 self._drop(free)
                 raise
-            self._drop_with_free(free)
+            self._drop_broken(free, until)
         opening = max(until, self._clock() + CONNECTING)
         connection: Connection = yield Open(opening)
         self.connections.add(connection)
@@ -266,9 +267,10 @@ class Exchanges:
         self.connections.discard(connection)
         connection.close()
 
-    def _drop_with_free(self, broken: Connection) -> None:
-        self._drop(broken)
-        while self._free:
+    def _drop_broken(self, connection: Connection, until: float) -> None:
+        """With those that are free, unless it was only silent for as long as the request had."""
+        self._drop(connection)
+        while self._free and self._clock() < until:
             self._drop(self._free.pop())
 
     def _failed(

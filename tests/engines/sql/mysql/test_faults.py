@@ -1,10 +1,15 @@
 """MariaDB at its worst moments: killed, stopped, cut off, full, or not to be written."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from holdfast import EngineUnavailable
 from holdfast.engines.sql.mysql import connection
+from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb
 from tests.equipment.servers.certificates import make_certificates
@@ -15,27 +20,51 @@ from tests.patience import wait_for
 OURS = f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"
 
 
-def test_one_broken_connection_drops_all_that_are_free(
-    mariadb: MariaDbServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def connect(mariadb: MariaDbServer, ann: Party, monkeypatch: pytest.MonkeyPatch) -> set[Any]:
+    """Gives the sessions of a client that has some connections, all free."""
     monkeypatch.setattr(connection, "IDLE", 3600.0)  # all were used a moment ago: none is pinged
-    ann = invite(mariadb.url)
     ann(ann.takes().release)
+    with all_rows_locked(mariadb):
+        taking = [ann.begin(ann.client.lock(f"job {n}").acquire, timeout=20) for n in range(4)]
+        wait_for(lambda: len(mariadb.query(OURS)) == 4)
+    for each in taking:
+        ann.insists(each.result(20).release)
+    sessions = set(mariadb.query(OURS))
+    assert len(sessions) > 2
+    return sessions
+
+
+@contextmanager
+def all_rows_locked(mariadb: MariaDbServer) -> Iterator[None]:
     with mariadb.connection() as other:
         other.begin()
         with other.cursor() as cursor:
             cursor.execute("SELECT * FROM holdfast_leases FOR UPDATE")
-        taking = [ann.begin(ann.client.lock(f"job {n}").acquire, timeout=20) for n in range(4)]
-        wait_for(lambda: len(mariadb.query(OURS)) == 4)
+        yield
         other.rollback()
-    for each in taking:
-        ann.insists(each.result(20).release)
-    sessions = mariadb.query(OURS)
-    assert len(sessions) > 2
-    for (number,) in sessions:
+
+
+def test_one_broken_connection_drops_all_that_are_free(
+    mariadb: MariaDbServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = invite(mariadb.url)
+    for (number,) in connect(mariadb, ann, monkeypatch):
         mariadb.query(f"KILL {number}")
     wait_for(lambda: not mariadb.query(OURS))
     assert ann.tries(), "each of them cost a failure"
+
+
+def test_one_that_was_silent_for_a_short_time_leaves_those_that_are_free(
+    mariadb: MariaDbServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a caller without patience would have all of them opened again."""
+    ann = invite(mariadb.url)
+    connected = connect(mariadb, ann, monkeypatch)
+    with all_rows_locked(mariadb), pytest.raises(EngineUnavailable):
+        ann(ann.client.lock("job").acquire, timeout=0.2)
+    wait_for(lambda: connected - set(mariadb.query(OURS)))
+    assert ann.tries()
+    assert connected & set(mariadb.query(OURS))
 
 
 def test_a_ping_is_not_waited_for_longer_than_its_request(mariadb: MariaDbServer) -> None:

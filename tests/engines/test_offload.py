@@ -202,6 +202,39 @@ def test_it_is_closed_where_no_thread_can_be_had(
     assert set(threading.enumerate()) <= before
 
 
+def test_closing_again_after_it_was_cancelled() -> None:
+    """While one worker was still asking, and the others had ended. The fault: it never ended."""
+    answers = threading.Event()
+
+    class Stuck(Slow):
+        def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+            self.began.set()
+            answers.wait(PATIENCE)
+            return [DONE] * len(requests)
+
+    async def main() -> None:
+        stuck = Stuck()
+        store = Offloaded(stuck, "stuck", time.monotonic, workers=2)
+        until = time.monotonic() + PATIENCE
+        asking = asyncio.create_task(store.ask([Acquire("job", "me", 30.0)], until))
+        await asyncio.to_thread(stuck.began.wait, PATIENCE)
+        closing = asyncio.create_task(store.close())
+        await asyncio.to_thread(stuck.answers.wait, PATIENCE)
+        await asyncio.to_thread(wait_for, lambda: workers() == 1)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await asyncio.wait_for(store.close(), PATIENCE)
+        answers.set()
+        await asking
+
+    def workers() -> int:
+        return sum("holdfast-stuck" in each.name for each in threading.enumerate())
+
+    asyncio.run(main())
+    wait_for(lambda: not workers())
+
+
 def test_a_worker_whose_start_was_interrupted_ends_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -80,8 +80,11 @@ class Offloaded:
             await job.wait()
         else:
             job.run()
-        for workers in (self._workers, self._renewer):
+        ending = self._workers, self._renewer
+        self._begin()  # so that it can be called again, if it is cancelled here
+        for workers in ending:
             workers.end()
+        for workers in ending:
             while workers.is_running():  # noqa: ASYNC110 - to wait for a thread needs another one
                 await asyncio.sleep(ENDS_EVERY)
         job.result()

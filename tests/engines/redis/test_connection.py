@@ -257,21 +257,22 @@ FACTS = b"run_id:1\r\nuptime_in_seconds:100"
 
 
 @pytest.mark.parametrize(
-    ("info", "max_ttl", "is_clear"),
+    ("guarded", "info", "max_ttl", "is_clear"),
     [
-        (FACTS, b"60000", True),
-        (FACTS, None, False),  # another client has just deleted it
-        (b"run_id:1", b"60000", False),  # a server that keeps some facts to itself
-        (None, b"60000", False),
+        (True, FACTS, b"60000", True),
+        (True, FACTS, None, False),  # another client has just deleted it
+        (True, b"run_id:1", b"60000", False),  # a server that keeps some facts to itself
+        (True, None, b"60000", False),
+        (False, b"run_id:1", None, True),  # nothing depends on them
     ],
 )
 def test_a_handshake_whose_replies_make_no_sense(
-    info: bytes | None, max_ttl: bytes | None, is_clear: bool
+    guarded: bool, info: bytes | None, max_ttl: bytes | None, is_clear: bool
 ) -> None:
     """The node has no connection, which is no error of the caller's."""
     client = Client()
-    guard = RestartGuard(61.0)
-    handshake = NodeHandshake(guard, client.nodes.clock, 60.0, guarded=True)
+    guard = RestartGuard(61.0, on=guarded)
+    handshake = NodeHandshake(guard, client.nodes.clock, 60.0, guarded=guarded)
     address = server({"host": "node", "port": 1})
     connection = client.connection = client.nodes.add(address, handshake)
     each = FanOut((acquire("a"),), (connection.index,), 1.0)

@@ -90,8 +90,8 @@ class NodeHandshake(Handshake):
             )
         facts = {} if isinstance(info, Exception) else _facts(info)
         if b"run_id" in facts:
-            run, uptime = facts[b"run_id"].decode(), float(facts[b"uptime_in_seconds"])
-            self._guard.met(run, uptime, is_durable(config), self._clock())
+            uptime = float(facts[b"uptime_in_seconds"]) if self._guarded else 0.0
+            self._guard.met(facts[b"run_id"].decode(), uptime, is_durable(config), self._clock())
         elif self._guarded:
             return failed("INFO has no run_id, without which there is no restart_guard", inf)
         return DONE

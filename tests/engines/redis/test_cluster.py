@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -332,7 +331,8 @@ def test_a_node_of_a_cluster_that_is_taken_for_one_server_says_so(
         with pytest.raises(EngineUnavailable, match=r"redis\+cluster://"):
             ann.takes(name, timeout=20)
     ben = invite(f"redlock://{','.join(each.address for each in cluster.nodes)}")
-    assert any("redis+cluster://" in why for why in ben.refused().values())
+    # To connect may take a busy machine too long.
+    wait_for(lambda: any("redis+cluster://" in why for why in ben.refused().values()))
 
 
 def test_nobody_there(invite: Invite) -> None:
@@ -340,7 +340,7 @@ def test_nobody_there(invite: Invite) -> None:
     assert set(ann.refused()) == {f"{HOST}:1", f"{HOST}:2"}
 
 
-def test_what_it_promises(tmp_path: Path) -> None:
+def test_what_it_promises() -> None:
     ann = Party("sync", "redis+cluster://nowhere")
     assert ann.client.guarantees.engine == "a Redis Cluster"
     assert any("failover" in way for way in ann.client.guarantees.broken_by)

@@ -1101,8 +1101,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a release takes a place that was moved for one that is gone",
         "engines/zookeeper/locks.py",
-        "                left = [claim for claim in left if claim.doubtful]\n",
-        "                left = []\n",
+        "                        left.append(claim)\n",
+        "",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(

@@ -188,6 +188,18 @@ def test_a_lease_that_was_released_is_not_moved(locks: Locks, claim: Claim) -> N
     assert end_of(moving, [[RuntimeInconsistency(), NoNodeError()]]) == [NOT_YOURS]
 
 
+@pytest.mark.parametrize("line", range(12))
+def test_a_release_that_meets_another_one_is_confirmed(
+    locks: Locks, claim: Claim, line: int
+) -> None:
+    """As after a Ctrl-C: the other one does not find the place any more."""
+    first, second = locks.release(SHORTER, [claim]), locks.release(SHORTER, [claim])
+    next(first)
+    next(second)
+    with meanwhile(line, ("release",), lambda: second.send([NoNodeError()])):
+        assert end_of(first, [None]) == [DONE]
+
+
 def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
     locks: Locks, claim: Claim, registry: Registry
 ) -> None:

@@ -282,10 +282,13 @@ class Locks:
                         yield from self._find(claim)
                 left = [claim for claim in left if claim.place]
                 replies = yield Send(session, [commands.delete(claim.place) for claim in left])
-                for claim, reply in zip(left, replies, strict=True):
-                    claim.doubtful = isinstance(reply, NoNodeError)
-                deleted |= {claim.holder for claim in left if not claim.doubtful}
-                left = [claim for claim in left if claim.doubtful]
+                asked, left = left, []
+                for claim, reply in zip(asked, replies, strict=True):
+                    if isinstance(reply, NoNodeError):
+                        claim.doubtful = True
+                        left.append(claim)
+                    else:
+                        deleted.add(claim.holder)
         except BaseException:
             for claim in claims:
                 claim.pending_release = True  # it is tried again until it is answered

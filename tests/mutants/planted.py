@@ -922,7 +922,7 @@ PLANTED = [
         "engines/redis/scripts/release.lua",
         "if not pass_on(ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end",
         "redis.call('DEL', KEYS[1])",
-        SCRIPTS + " " + contract("redis", "order"),
+        SCRIPTS,
     ),
     Mutant(
         "Redis: a grant that is asked for again gets another fence",

@@ -1152,7 +1152,7 @@ PLANTED = [
         "engines/zookeeper/commands.py",
         "return sorted(places, key=lambda p: ((p.number - somewhere + HALF) % ALL, p.name))",
         "return sorted(places, key=lambda p: (-((p.number - somewhere + HALF) % ALL), p.name))",
-        "tests/engines/zookeeper/test_commands.py " + contract("zookeeper", "basic"),
+        "tests/engines/zookeeper/test_commands.py",
     ),
     Mutant(
         "ZooKeeper: a place whose session has ended is a grant",

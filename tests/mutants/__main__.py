@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout
+from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -62,25 +63,26 @@ def _wrong(mutants: Sequence[Mutant]) -> Iterator[str]:
         except DoesNotApply as complaint:
             yield str(complaint)
     for killers in {mutant.killers: None for mutant in mutants}:
-        if not _collected(killers):
+        if missing := _missing(shlex.split(killers)):
             names = ", ".join(mutant.name for mutant in mutants if mutant.killers == killers)
-            yield f"{names}: `make test` has no such tests: {killers}"
+            yield f"{names}: `make test` has no such tests: {', '.join(missing)} of {killers}"
 
 
-def _collected(killers: str) -> int:
-    """How many of these tests `make test` has."""
-    counter = _Counter()
-    words = ["--collect-only", "-qq", "-p", "no:cacheprovider", *shlex.split(killers)]
+def _missing(killers: Sequence[str]) -> list[str]:
+    """The files of which `make test` has none of these tests."""
+    found = _Collected()
+    words = ["--collect-only", "-qq", "-p", "no:cacheprovider", *killers]
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        pytest.main([*words, f"--rootdir={ROOT}"], [counter])
-    return counter.count
+        pytest.main([*words, f"--rootdir={ROOT}"], [found])
+    files = takewhile(lambda word: not word.startswith("-"), killers)
+    return [file for file in files if not any(test.startswith(file) for test in found.tests)]
 
 
-class _Counter:
-    count = 0
+class _Collected:
+    tests: Sequence[str] = ()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.count = len(session.items)
+        self.tests = [item.nodeid for item in session.items]
 
 
 def _run(mutants: Sequence[Mutant], jobs: int) -> list[tuple[Mutant, str]]:

@@ -24,6 +24,7 @@ from collections.abc import Callable
 import holdfast
 
 TICKS = 20
+MANY_TICKS = 130  # over a second
 GIVE_UP = 60.0
 
 ticks = 0
@@ -65,20 +66,27 @@ def contend(ann: holdfast.Client, ben: holdfast.Client) -> None:
 
 
 def wait_while_others_run(ann: holdfast.Client, ben: holdfast.Client) -> None:
-    """The lock is released only once the ticker has run beside the waiter."""
+    """The lock is released only once the ticker has run beside the waiters, and for so long that
+    each of them had to look whether the other one still reads for it."""
     held = ann.lock("kept", timeout=GIVE_UP).acquire()
     assert held
-    got: list[holdfast.Lease | None] = []
-    waiting = threading.Thread(target=lambda: got.append(ben.lock("kept").acquire(timeout=GIVE_UP)))
+    got: list[int] = []
+
+    def wait() -> None:
+        with ben.lock("kept", timeout=GIVE_UP) as lease:
+            got.append(lease.fence)
+
+    waiting = [threading.Thread(target=wait) for _ in range(2)]
     before = ticks
-    waiting.start()
-    wait_for(lambda: ticks > before + TICKS)
+    for thread in waiting:
+        thread.start()
+    wait_for(lambda: ticks > before + MANY_TICKS)
     assert not got
     held.release()
-    waiting.join()
-    assert got[0], "the wait went on until its timeout: a waiter stops all the others"
-    assert got[0].fence > held.fence
-    got[0].release()
+    for thread in waiting:
+        thread.join()
+    assert len(got) == 2, "the wait went on until its timeout: a waiter stops all the others"
+    assert held.fence < got[0] < got[1]
 
 
 def lose(ann: holdfast.Client, ben: holdfast.Client) -> None:

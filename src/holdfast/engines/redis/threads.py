@@ -304,7 +304,11 @@ class RedisStore:
         in its thread: depose it, so that this follower can lead."""
         with self._mutex:
             poller = self._make_poller()
-        if poller.wait(0):
+        try:
+            is_unread = bool(poller.wait(0))
+        except RuntimeError:  # eventlet lets nobody else look at what the leader waits for
+            return
+        if is_unread:
             with self._mutex:
                 self._leader = None
 

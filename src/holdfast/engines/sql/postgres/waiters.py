@@ -58,11 +58,12 @@ class ListeningWaiters(Waiters):
     def listener(self) -> tuple[str, int]:
         """The channel, and the server process that listens."""
         with suppress(OSError, RuntimeError):  # no descriptor, or no thread
-            if self._listener is None:
+            listener = self._listener
+            if listener is None:
                 with self._mutex:
                     listening = self.listen(f"holdfast_{secrets.token_hex(8)}")
-                    self._listener = self._listener or self._make(listening)
-            self._listener.listen()
+                    listener = self._listener = self._listener or self._make(listening)
+            listener.listen()
         return self._address
 
     def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:

@@ -22,7 +22,7 @@ HOLDFAST = str(Path(holdfast.__file__).parent)
 
 
 def play(url: str, situation: str, step: int, ttl: float) -> None:
-    ann, ben = holdfast.Client(url, ttl=ttl), holdfast.Client(url, ttl=ttl)
+    ann, ben = holdfast.Client(url, ttl=ttl), holdfast.Client(url)  # of `ben`, nothing is lost
     with suppress(holdfast.LockLost), ann.lock("warm-up"), ben.lock("warm-up as well"):
         pass
     for line in itertools.count(0, step):

@@ -52,7 +52,8 @@ class Pair:
 
     def __init__(self, real: RedisServer, bare: Bare, *, quorum: bool) -> None:
         self._bare = bare
-        self.commands = Commands(quorum=quorum, keep=3600.0, channel="bare:channel")
+        # No offer lapses while a busy machine runs the test.
+        self.commands = Commands(quorum=quorum, keep=3600.0, offer=60.0, channel="bare:channel")
         time: Any = real.command("TIME")
         timeline = Timeline(0)
         self.virtual = Server("n0", timeline, durable=False, internal_error=pytest.fail)

@@ -31,6 +31,12 @@ def unguarded(masters: RedisMasters) -> str:
     return f"{masters.url}?restart_guard=off"
 
 
+def restart(masters: RedisMasters) -> None:
+    for server in masters.servers:
+        server.kill()
+        server.start()
+
+
 @pytest.fixture
 def config(server: RedisServer) -> Iterator[RedisServer]:
     """Settings are as they were afterwards."""
@@ -133,6 +139,7 @@ class TestAQuorum:
         assert about("are one and the same server", found) == ["critical"]
 
     def test_a_node_that_was_just_restarted(self, three: RedisMasters) -> None:
+        restart(three)
         guarded = three.url.partition("?")[0]
         assert len(about("it has restarted", findings(guarded))) == 3
 
@@ -196,6 +203,7 @@ class TestNodes:
 
     def test_nodes_that_were_just_restarted(self, three: RedisMasters) -> None:
         """They answer, and have no vote."""
+        restart(three)
         found = nodes(three.url)
         assert all(node.answers and 0 < node.quarantine < 62 for node in found)
         assert [node.margin for node in found] == [-2] * 3

@@ -66,8 +66,8 @@ def contend(ann: holdfast.Client, ben: holdfast.Client) -> None:
 
 
 def wait_while_others_run(ann: holdfast.Client, ben: holdfast.Client) -> None:
-    """The lock is released only once the ticker has run beside the waiters, and for so long that
-    each of them had to look whether the other one still reads for it."""
+    """The lock is released only once the ticker has run beside the waiters, and each of them has
+    looked whether the other one still reads for it."""
     held = ann.lock("kept", timeout=GIVE_UP).acquire()
     assert held
     got: list[int] = []

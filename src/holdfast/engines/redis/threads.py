@@ -306,7 +306,7 @@ class RedisStore:
             poller = self._make_poller()
         try:
             is_unread = bool(poller.wait(0))
-        except RuntimeError:  # eventlet lets nobody else look at what the leader waits for
+        except RuntimeError:  # eventlet, where one alone may wait for a socket: the leader does
             return
         if is_unread:
             with self._mutex:

@@ -28,15 +28,20 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-@cache
 def parent() -> socket.socket:
     """The process that forks the workers: a request is sent to it with the ends of their pipes."""
+    return _parent(environment()["PYTHONPATH"])
+
+
+@cache
+def _parent(path: str) -> socket.socket:
+    """One for each path: the package of an engine may be there."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-P", str(SOURCE), str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
-            env=environment(),
+            env={**os.environ, "PYTHONPATH": path},
             pass_fds=[theirs.fileno()],
         )
 

@@ -1,6 +1,8 @@
 """Who took what through one `Lock`: each of the rules, and the faults that they are for."""
 
+import gc
 from dataclasses import dataclass
+from weakref import ref
 
 import pytest
 
@@ -293,3 +295,16 @@ def test_a_forked_childs_copies_are_neither_held_nor_lost(lock: Lock, a: Owner) 
     assert lock.ownership.held_by(a, NOW) is None
     assert lock.release(a) is None
     assert lock.leave(a, frame=1) is block, "and leaving it does nothing, then"
+
+
+def test_little_is_kept_of_owners_that_have_ended(lock: Lock) -> None:
+    def references() -> int:
+        gc.collect()
+        return sum(type(each) is ref for each in gc.get_objects())
+
+    before = references()
+    for _ in range(1000):
+        owner = Owner()
+        lock.take(owner)
+        assert lock.release(owner)
+    assert references() < before + 200

@@ -31,6 +31,8 @@ from holdfast.errors import NotHeld
 
 L = TypeVar("L")
 
+MANY_OWNERS = 64
+
 Place: TypeAlias = tuple[int, CodeType] | None
 """The frame that a `with` stands in; None for a lease that was taken without one."""
 
@@ -123,19 +125,24 @@ class Taken(Block[L]):
 class Ownership(Generic[L]):
     """What was taken through one lock, in order."""
 
-    __slots__ = ("_known", "_taken")
+    __slots__ = ("_known", "_many", "_taken")
 
     def __init__(self) -> None:
         self._taken: list[Taken[L]] = []
         self._known: set[ref[Any]] = set()
         """The owners that ever took a lease; those that have ended mean nothing."""
+        self._many = MANY_OWNERS
+        """When there are as many of them, those that have ended are dropped."""
 
     def add(self, owner: object, state: LeaseState, lease: L, place: Place = None) -> Taken[L]:
         """A lease was taken, or once more, by the `with` at this place if there is one."""
         needed = self._taken and [each for each in self._taken if self._is_needed(each, owner)]
         reference = None if owner is None else ref(owner)
         if reference is not None and reference not in self._known:
-            self._known = {each for each in self._known if each() is not None} | {reference}
+            if len(self._known) >= self._many:
+                self._known = {each for each in self._known if each() is not None}
+                self._many = MANY_OWNERS + 2 * len(self._known)
+            self._known.add(reference)
         taken = Taken(reference, state, lease, place)
         self._taken = [*needed, taken]  # and no call after that, which a Ctrl-C may come in
         return taken

@@ -101,11 +101,9 @@ def test_it_answers_as_a_real_server_does() -> None:
             connection.end(5.0)
 
 
-def test_a_session_takes_its_nodes_with_it_and_an_empty_container_goes() -> None:
+def test_a_session_takes_its_nodes_with_it() -> None:
     virtual = Virtual()
     for call in CALLS[3:8]:
         answer(call, virtual)
-    assert virtual.tree.empty_containers() == {}
     virtual.tree.apply(virtual.tree.closed(7))
     assert virtual.tree.below(QUEUE) == []
-    assert virtual.tree.empty_containers() == {QUEUE: None}

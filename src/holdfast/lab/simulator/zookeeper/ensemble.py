@@ -32,9 +32,6 @@ SYNC_LIMIT = 10
 SHORTEST, LONGEST = 2 * TICK, 20 * TICK
 """The sessions that are granted."""
 
-TIDIES = 0.1
-"""How likely it is that they do so, each half tick."""
-
 
 @dataclass(slots=True)
 class Session:
@@ -202,14 +199,11 @@ class Ensemble:
         self._timeline.at(clock.true((clock() + half / 100) // half * half + half), self._beat)
 
     def _expire(self, term: int) -> None:
-        """The leader ends sessions, and removes queues."""
+        """The leader ends sessions."""
         if term == self.term and self.has_quorum:
             for number, session in list(self.sessions.items()):
                 if session.ends_at <= self._clock() + PRECISION:
                     self._close(number)
-            empty = self.tree.empty_containers()
-            if empty and self._timeline.random.random() < TIDIES:
-                self._commit(Entry(empty))
             self._proceed()
 
     def _ask(self, term: int) -> None:

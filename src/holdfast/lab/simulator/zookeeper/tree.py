@@ -27,7 +27,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from holdfast.engines.zookeeper.connection import CONTAINER, EPHEMERAL, SEQUENCE
+from holdfast.engines.zookeeper.connection import EPHEMERAL, SEQUENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,6 @@ class Node:
     """When, in milliseconds of the leader's clock."""
     owner: int = 0
     """The session of an ephemeral node."""
-    container: bool = False
     version: int = 0
     children: int = 0
     """How many it has had so far: the number of the next one."""
@@ -121,14 +120,6 @@ class Tree:
         """What the end of a session changes."""
         return {path: None for path, node in self.nodes.items() if node.owner == session}
 
-    def empty_containers(self) -> Change:
-        """The containers that have had children, and have none."""
-        return {
-            path: None
-            for path, node in self.nodes.items()
-            if node.container and node.children and not self.below(path)
-        }
-
     def _create(self, request: Any, writer: Writer) -> tuple[Change, Any]:
         path, flags = request.path, request.flags
         above = path.rpartition("/")[0]
@@ -138,8 +129,7 @@ class Tree:
         if path in self.nodes:
             raise NodeExistsError
         owner = writer.session if flags & EPHEMERAL else 0
-        is_container = flags == CONTAINER
-        node = Node(request.data, writer.zxid, writer.now, owner, is_container)
+        node = Node(request.data, writer.zxid, writer.now, owner)
         change: Change = {above: replace(parent, children=parent.children + 1), path: node}
         return change, (path, node.stat) if isinstance(request, Create2) else path
 

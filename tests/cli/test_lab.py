@@ -76,13 +76,6 @@ def test_an_unknown_scenario_or_variant_is_a_usage_error(holdfast: Holdfast) -> 
     assert "There are: writes-on, looks-again." in no_variant[2]
 
 
-def test_a_part_of_a_plan_is_named_in_any_order(holdfast: Holdfast) -> None:
-    play = ["lab", "simulate", "--seed", "3", "--tasks"]
-    (code, first, _), second = holdfast.ask([*play, "0,1"], [*play, "1,0,1"])
-    assert (code, first, "") == second
-    assert "acquires" in first
-
-
 WRONG = """
 import sys
 from dataclasses import replace

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from holdfast.lab.history import Kind
-from holdfast.lab.simulator import Setup, campaign, draw, play
+from holdfast.lab.simulator import Setup, Tally, campaign, draw, play
 from holdfast.lab.simulator.faults import Crash, Cut, Drift, Fault, Jump, Reset, Skew
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
@@ -34,9 +34,13 @@ def test_shared_locks_keep_every_promise() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_find_what_one_finds() -> None:
+def test_several_processes_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds, setup = range(16), Setup(nodes=1, drift=4.0)
-    alone, together = campaign(seeds, setup), campaign(seeds, setup, jobs=2)
+    alone = campaign(seeds, setup)
+    monkeypatch.setitem(campaign.__globals__, "BLOCK", 8)
+    reports: list[Tally] = []
+    together = campaign(seeds, setup, reports.append)
+    assert len(reports) == 2
     assert alone == together
     assert alone.failed
 

@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
-from typing import NamedTuple, Self
+from typing import Self
 
 from holdfast.lab.simulator.plan import Plan, Setup, draw
 from holdfast.lab.simulator.run import Run, play
@@ -17,26 +16,20 @@ def breaks(label: str) -> Callable[[Plan], bool]:
     return lambda plan: any(finding.label == label for finding in play(plan).findings)
 
 
-class Part(NamedTuple):
-    """What of a plan is played, by the numbers of its faults and tasks."""
-
-    faults: tuple[int, ...]
-    tasks: tuple[int, ...]
-
-    def smaller(self) -> Iterator["Part"]:
-        """The same without one of the faults, or one of several tasks."""
-        faults, tasks = self
-        yield from (Part(faults[:at] + faults[at + 1 :], tasks) for at in range(len(faults)))
-        if len(tasks) > 1:
-            yield from (Part(faults, tasks[:at] + tasks[at + 1 :]) for at in range(len(tasks)))
+def smaller(plan: Plan) -> Iterator[Plan]:
+    """The same without one of its faults, or without one of several tasks."""
+    faults, tasks = plan.faults, plan.tasks
+    for at in range(len(faults)):
+        yield replace(plan, faults=faults[:at] + faults[at + 1 :])
+    for at in range(len(tasks) if len(tasks) > 1 else 0):
+        yield replace(plan, tasks=tasks[:at] + tasks[at + 1 :])
 
 
-def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Part:
+def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
     """The smallest part of a plan that still fails: nothing more can be left out."""
-    part = Part(tuple(range(len(plan.faults))), tuple(range(len(plan.tasks))))
-    while smaller := next((each for each in part.smaller() if still(plan.part(*each))), None):
-        part = smaller
-    return part
+    while (part := next(filter(still, smaller(plan)), None)) is not None:
+        plan = part
+    return plan
 
 
 BLOCK = 100
@@ -69,22 +62,15 @@ class Tally:
 
 
 def campaign(
-    seeds: Sequence[int],
-    setup: Setup,
-    *,
-    jobs: int = 1,
-    report: Callable[[Tally], None] = lambda tally: None,
+    seeds: Sequence[int], setup: Setup, report: Callable[[Tally], None] = lambda tally: None
 ) -> Tally:
-    """Play them all, in `jobs` processes. `report` gets the tally as it grows."""
+    """Play them all, on all cores if they are many. `report` gets the tally as it grows."""
     blocks = [seeds[first : first + BLOCK] for first in range(0, len(seeds), BLOCK)]
+    if len(blocks) == 1:
+        return _play(setup, seeds)
     total = Tally()
-    if jobs == 1 or len(blocks) < 2:
-        for block in blocks:
-            total.add(_play(setup, block))
-            report(total)
-        return total
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(partial(_play, setup), block) for block in blocks]):
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_play, setup, block) for block in blocks]):
             total.add(done.result())
             report(total)
     return total

@@ -1,7 +1,6 @@
 """A run, before it happens: what clients want, and what goes wrong. The same seed is the same plan,
 and the same plan is the same run."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -82,14 +81,6 @@ class Plan:
     def quorum(self) -> int:
         """How many nodes are a majority."""
         return self.nodes // 2 + 1
-
-    def part(self, faults: Iterable[int], tasks: Iterable[int]) -> "Plan":
-        """The same with some of its faults and tasks alone, by their numbers from 0."""
-        return replace(
-            self,
-            faults=tuple(self.faults[number] for number in faults),
-            tasks=tuple(self.tasks[number] for number in tasks),
-        )
 
 
 NAMES = ("job", "a {b}%")

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
+from typing import Any
 
 import pytest
 
 from holdfast import AsyncClient, Client, Lease, LockLost
 from holdfast.core.holding import mark_lost
 from holdfast.core.messages import Acquire, Extend, Release, Request
-from holdfast.drivers.common import clock, log
-from holdfast.drivers.hooks import MOST_THREADS, CallbackThreads
+from holdfast.drivers.common import call_back, clock, log
 from tests.drivers.line import AsyncStop, Line, Raise, Stop
 from tests.drivers.test_aio import wait_for as wait_for_async
 from tests.patience import wait_for
@@ -23,6 +23,16 @@ from tests.patience import wait_for
 def client(line: Line) -> Iterator[Client]:
     with Client(line.url) as made:
         yield made
+
+
+def later(go_on: threading.Event) -> Callable[..., None]:
+    """Calls back, but not before that."""
+
+    def wait(*arguments: Any) -> None:
+        go_on.wait(60)
+        call_back(*arguments)
+
+    return wait
 
 
 def take(client: Client, name: str = "job", ttl: float = 0.3, *, renew: bool = True) -> Lease:
@@ -363,9 +373,9 @@ class TestCallbacks:
     def test_one_for_a_lost_lease_that_is_let_go_of_at_once_is_called(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As by a function that ends with `LockLost`, while the line of the log is written."""
+        """As by a function that ends with `LockLost`, before the thread of its callbacks begins."""
         let_go, told = threading.Event(), threading.Event()
-        monkeypatch.setattr(client._driver.runtime, "emit", lambda event: let_go.wait(60))
+        monkeypatch.setattr("holdfast.drivers.threads.call_back", later(let_go))
 
         lease = take(client, ttl=0.05, renew=False)
         lease.on_lost(lambda lost: told.set())
@@ -388,60 +398,18 @@ class TestCallbacks:
         client.close()
         assert told == []
 
-
-class TestCallbackThreads:
-    def test_work_beyond_the_number_of_threads_is_done_later(self) -> None:
-        threads, go_on = CallbackThreads(), threading.Event()
-        running, done = threading.Semaphore(0), threading.Semaphore(0)
-
-        def work() -> None:
-            running.release()
-            go_on.wait(60)
-            done.release()
-
-        for _ in range(2 * MOST_THREADS):
-            threads.submit(work)
-        for _ in range(MOST_THREADS):
-            assert running.acquire(timeout=60)
-        assert not running.acquire(blocking=False)
-        go_on.set()
-        threads.wait(60)
-        for _ in range(2 * MOST_THREADS):
-            assert done.acquire(blocking=False)
-
-    def test_much_work_at_once_does_not_start_a_thread_for_each_piece(
-        self, monkeypatch: pytest.MonkeyPatch
+    def test_without_a_thread_to_be_had_they_are_called_all_the_same(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A thousand losses are reported under the mutex that the renewals of all others need."""
-        monkeypatch.setattr("holdfast.drivers.hooks.LINGER", 60.0)
-        threads, used = CallbackThreads(), list[threading.Thread]()
-        for _ in range(20 * MOST_THREADS):
-            threads.submit(lambda: used.append(threading.current_thread()))
-        threads.wait(60)
-        assert len(used) == 20 * MOST_THREADS
-        assert len(set(used)) <= MOST_THREADS
+        start = threading.Thread.start
 
-    def test_work_may_wait_for_the_others_without_waiting_for_itself(self) -> None:
-        threads, done = CallbackThreads(), threading.Event()
-
-        def work() -> None:
-            threads.wait(60)
-            done.set()
-
-        threads.submit(work)
-        assert done.wait(30)
-
-    def test_without_a_thread_to_be_had_it_is_done_all_the_same(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
         def refuse(thread: threading.Thread) -> None:
-            raise RuntimeError("can't start new thread")
+            if thread.name == "holdfast-callbacks":
+                raise RuntimeError("can't start new thread")
+            start(thread)
 
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        done: list[int] = []
-        work: Callable[[], None] = lambda: done.append(1)  # noqa: E731 - it is short
-        threads = CallbackThreads()
-        threads.submit(work)
-        threads.submit(work)
-        assert done == [1, 1]
-        threads.wait(0)
+        told: list[object] = []
+        lease = take(client, ttl=0.05, renew=False)
+        lease.on_lost(told.append)
+        wait_for(lambda: told == [lease])

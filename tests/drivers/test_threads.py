@@ -33,7 +33,7 @@ from holdfast import (
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.messages import Acquire, Extend, Read, Release, Request
 from holdfast.core.ownership import Blocks
-from holdfast.drivers.common import log
+from holdfast.drivers.common import call_back, log
 from holdfast.drivers.threads import LOOK_EVERY
 from tests.contract.interrupting import Interruption as AtLine
 from tests.drivers.line import Line, Raise, Stop, go_on
@@ -814,13 +814,24 @@ class TestSeveral:
         assert lease is not None
         told: list[str] = []
         lease.on_lost(lambda lost: told.append(repr(lost)))
-        reports: list[Callable[[], None]] = []
-        monkeypatch.setattr(client._driver._callbacks, "submit", reports.append)
+        begun, go_on = threading.Event(), threading.Event()
+
+        def wait(*arguments: Any) -> None:
+            begun.set()
+            go_on.wait(60)
+            call_back(*arguments)
+
+        monkeypatch.setattr("holdfast.drivers.threads.call_back", wait)
         other.break_lock("job")
-        wait_for(lambda: reports)
+        wait_for(begun.is_set)
         del lease
+
+        def finish() -> None:
+            go_on.set()
+            client._driver.wait_for_callbacks(30)
+
         with pytest.warns(ResourceWarning):
-            reports.pop()()  # which had kept it
+            finish()  # the report, which had kept it
         assert len(told) == 1
 
     def test_an_engine_that_is_down_is_waited_for_once(

@@ -36,7 +36,7 @@ from holdfast.drivers.common import (
     LOOPS,
     RESTART_PAUSE,
     Driver,
-    report_loss,
+    call_back,
 )
 from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
@@ -339,8 +339,8 @@ class AsyncDriver(Driver):
             with suppress(RuntimeError):  # it is closed, perhaps an instant ago
                 self._loop.call_soon_threadsafe(function, *args)
 
-    def _notify_lost(self, lease: LeaseState) -> None:
-        report_loss(self.runtime, lease)
+    def _call_back(self, lease: LeaseState) -> None:
+        call_back(self.runtime, lease)
 
     def _wake(self, loop: str) -> None:
         """Notify a loop of the client; start it if it does not run."""

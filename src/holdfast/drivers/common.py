@@ -75,11 +75,9 @@ LAST_LINES = 1.0
 atexit.register(log.wait, LAST_LINES)
 
 
-def report_loss(runtime: Runtime, lease: LeaseState, facade: object = None) -> None:
-    """Log a loss and call the lease's callbacks. Until then this call keeps the facade alive, also
+def call_back(runtime: Runtime, lease: LeaseState, facade: object = None) -> None:
+    """Call the callbacks of a lease that is lost. Until then this call keeps the facade alive, also
     if its user dropped it."""
-    held = runtime.clock() - lease.acquired_at if lease.acquired_at else 0.0
-    runtime.emit(Lost(lease.spec.name, lease.holder, lease.fence, lease.why, held))
     for callback in lease.callbacks:
         isolated(runtime, callback)
 
@@ -138,8 +136,14 @@ class Driver(ABC):
     @abstractmethod
     def _wake(self, loop: str) -> None: ...
 
+    def _notify_lost(self, lease: LeaseState) -> None:
+        held = self.runtime.clock() - lease.acquired_at if lease.acquired_at else 0.0
+        self.runtime.emit(Lost(lease.spec.name, lease.holder, lease.fence, lease.why, held))
+        if lease.callbacks:
+            self._call_back(lease)
+
     @abstractmethod
-    def _notify_lost(self, lease: LeaseState) -> None: ...
+    def _call_back(self, lease: LeaseState) -> None: ...
 
     @abstractmethod
     def clock_moved(self) -> None:

@@ -23,6 +23,7 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
@@ -37,9 +38,8 @@ from holdfast.drivers.common import (
     LOOPS,
     RESTART_PAUSE,
     Driver,
-    report_loss,
+    call_back,
 )
-from holdfast.drivers.hooks import CallbackThreads
 from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 
@@ -84,7 +84,8 @@ class ThreadDriver(Driver):
         self._running: dict[Steps[Any], int] = {}
         """The operations under way, and their threads."""
         self._closed = threading.Event()
-        self._callbacks = CallbackThreads()
+        self._callbacks: WeakSet[threading.Thread] = WeakSet()
+        """One for each lease that was lost: a callback that blocks holds no other up."""
 
     def current(self) -> object:
         """The caller: the running thread (not its number, which is used again)."""
@@ -198,12 +199,26 @@ class ThreadDriver(Driver):
 
     def wait_for_callbacks(self, timeout: float) -> None:
         """Wait until the callbacks of all losses so far have returned, and the hooks."""
-        self._callbacks.wait(timeout)
+        self._wait_for_callbacks(timeout)
         self.hooks.wait(timeout)
 
-    def _notify_lost(self, lease: LeaseState) -> None:
+    def _call_back(self, lease: LeaseState) -> None:
         facade = None if lease.facade is None else lease.facade()
-        self._callbacks.submit(partial(report_loss, self.runtime, lease, facade))
+        call = partial(call_back, self.runtime, lease, facade)
+        thread = threading.Thread(target=call, name="holdfast-callbacks", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads can be started
+            call()
+        else:
+            self._callbacks.add(thread)
+
+    def _wait_for_callbacks(self, timeout: float) -> None:
+        """Wait until the callbacks of all losses so far have returned, unless this is one."""
+        give_up_at = time.monotonic() + timeout
+        for thread in list(self._callbacks):
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, give_up_at - time.monotonic()))
 
     def _wake(self, loop: str) -> None:
         """Notify a loop; start it if it does not run. Needs the mutex."""
@@ -256,7 +271,7 @@ class ThreadDriver(Driver):
         while not self._closed.wait(LOOK_EVERY):
             if not self._is_running(RENEWER):  # none can be started, or an interrupt ended it
                 self._finish()
-        self._callbacks.wait(CLOSE_TIMEOUT)
+        self._wait_for_callbacks(CLOSE_TIMEOUT)
         self.hooks.wait(LAST_LINES)
 
     def _finish(self) -> None:

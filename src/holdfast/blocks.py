@@ -19,7 +19,7 @@ from inspect import (
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast.core.ownership import Blocks, place_of
+from holdfast.core.ownership import Block, Blocks, place_of
 from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError, NotHeld
@@ -33,39 +33,51 @@ Trace: TypeAlias = TracebackType | None
 
 
 class WithBlocks:
-    """For threads. `__enter__` puts something into `_blocks` that has an `__exit__`, and, for a
-    Ctrl-C on the way, `_interrupted`, which has the renewer release it."""
+    """For threads. What a block is entered with has `_depth`, `_leave(error)`, and, for a Ctrl-C on
+    the way, `_interrupted(depth)`, which has the renewer release it."""
 
     _driver: ThreadDriver
     _blocks: Blocks[Any]
 
+    def _lease_of(self, block: Block[Any]) -> Any:
+        """What leaving this block means."""
+        return block.lease
+
     def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
-        entered = None
+        block = lease = None
+        depth = 0
         try:
-            entered = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
-            self._blocks.forget(entered)
-            entered.__exit__(kind, error, trace)
+            block = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
+            lease = self._lease_of(block)
+            depth = lease._depth
+            self._blocks.leave(block)
+            lease._leave(error)
         except LockError:
             raise
         except BaseException:
             place = place_of(sys._getframe(1))
             with suppress(NotHeld):
-                entered = entered or self._blocks.find(self._driver.current(), place)
-                self._blocks.forget(entered)
-                entered._interrupted()
+                block = block or self._blocks.find(self._driver.current(), place)
+                lease = lease or self._lease_of(block)
+                self._blocks.leave(block)
+                lease._interrupted(depth or lease._depth)
             raise
 
 
 class AsyncWithBlocks:
-    """For asyncio. `__aenter__` enters into `_blocks` what has an `__aexit__`."""
+    """For asyncio. What a block is entered with has an `__aexit__`."""
 
     _driver: AsyncDriver
     _blocks: Blocks[Any]
 
+    def _lease_of(self, block: Block[Any]) -> Any:
+        """What leaving this block means."""
+        return block.lease
+
     async def __aexit__(self, kind: Kind, error: Error, trace: Trace) -> None:
-        entered = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
-        self._blocks.forget(entered)
-        await entered.__aexit__(kind, error, trace)
+        block = self._blocks.find(self._driver.current(), place_of(sys._getframe(1)))
+        self._blocks.leave(block)
+        await self._lease_of(block).__aexit__(kind, error, trace)
 
 
 def check_plain_function(function: Callable[..., object]) -> None:

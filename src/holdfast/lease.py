@@ -160,6 +160,11 @@ class BaseLease(Generic[D]):
         return compare(*self._identity)
 
     @property
+    def _depth(self) -> int:
+        """How often it is taken, by a reentrant lock."""
+        return self._state.depth
+
+    @property
     def _identity(self) -> tuple[str, str, int]:
         return self._state.spec.key, self._state.holder, self._state.fence
 

@@ -5,14 +5,13 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypedDict, TypeVar
 
-from holdfast.blocks import async_inside, inside
+from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.ownership import Ownership, Place, Taken, place_of
+from holdfast.core.ownership import Block, Blocks, Ownership, Place, place_of
 from holdfast.core.queries import is_held
 from holdfast.core.release import abandon
 from holdfast.drivers import AsyncDriver, Driver
@@ -69,10 +68,8 @@ def waiting_time(own: float | None, blocking: bool, timeout: Any) -> float | Non
 
 
 class BaseLock(Generic[D, L]):
-    """What is the same for threads and asyncio: the lock's settings, and the owners of its leases.
-
-    A `with` is known by its `place`: see `core.ownership`.
-    """
+    """What is the same for threads and asyncio: the lock's settings, the owners of its leases, and
+    its open blocks."""
 
     _lease: type[L]
     _algorithm: Callable[..., Steps[LeaseState | None]] = staticmethod(acquire)
@@ -95,6 +92,7 @@ class BaseLock(Generic[D, L]):
         self._reentrant = reentrant
         self._cancel_on_loss = cancel_on_loss
         self._ownership: Ownership[L] = Ownership()
+        self._blocks: Blocks[L] = Blocks()
 
     def _with_shares(self, shares: int) -> Self:
         """The same lock for several holders: as many as a semaphore has slots, or 0 for any number
@@ -120,45 +118,50 @@ class BaseLock(Generic[D, L]):
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self)
 
-    def _reenter(self, place: Place = None) -> L | None:
-        """The lease that this thread or task has already, counted once more."""
+    def _reenter(self, place: Place | None = None) -> L | None:
+        """The lease that this thread or task has already, counted once more; by the `with` at this
+        place, if there is one."""
         runtime, owner = self._driver.runtime, self._driver.current()
-        lease, depth = None, 0
-        block = None
+        lease = block = None
+        depth = 0
         try:
             with runtime.mutex:
                 lease = self._ownership.held_by(owner, runtime.clock())
                 if lease is not None:
                     depth = lease._state.depth
                     if place:
-                        block = self._ownership.add(owner, lease._state, lease, place)
+                        block = Block(owner, lease, place)
+                        self._blocks.enter(block)
                     lease._state.depth += 1
             return lease
         except BaseException:  # a Ctrl-C leaves it to the outer block
             if lease is not None and depth:
                 lease._state.depth = depth
             if block is not None:
-                block.place = None
+                self._blocks.leave(block)
             raise
 
-    def _new_lease(self, owner: object, state: LeaseState | None, place: Place) -> L | None:
-        """What was taken, as a lease; by the `with` at this place, if there is one."""
+    def _new_lease(self, owner: object, state: LeaseState | None) -> L | None:
+        """What was taken, as a lease."""
         if state is None:
             return None
         lease = self._lease(self._driver, state, self._client, self._cancel_on_loss)
         with self._driver.runtime.mutex:
-            self._ownership.add(owner, state, lease, place)
+            self._ownership.add(owner, state, lease)
         return lease
 
     def _enter(self, lease: L | None, place: Place) -> L:
-        """What the `with` at this place was entered with; raises if it got none, or if that is lost
+        """The `with` at this place is entered with that; raises if it got none, or if that is lost
         already."""
         if lease is None:
             raise AcquireTimeout(self.name, self._timeout or 0.0)
-        if not lease.held:
-            self._end(self._block_to_leave(place))
-            lease.ensure_held()
+        lease.ensure_held()
+        self._blocks.enter(Block(self._driver.current(), lease, place))
         return lease
+
+    def _lease_of(self, block: Block[L]) -> L:
+        with self._driver.runtime.mutex:
+            return self._ownership.to_leave(block, block.lease._state)
 
     def _lease_to_release(self) -> L:
         """The lease that `release()` means."""
@@ -172,25 +175,8 @@ class BaseLock(Generic[D, L]):
             )
         return lease
 
-    def _block_to_leave(self, place: Place) -> Taken[L]:
-        """The block that is left at this place, with the lease that is to be released then."""
-        with self._driver.runtime.mutex:
-            block = self._ownership.to_leave(self._driver.current(), place)
-        if block is None:
-            raise NotHeld(
-                f"{self.name!r}: several blocks are open, and this thread or task has entered none "
-                "of them, so it is unknown which one is left; nothing was released. "
-                "Use `with lock.acquire() as lease:` for blocks that end on another thread"
-            )
-        return block
 
-    def _end(self, block: Taken[L]) -> None:
-        """That block is left."""
-        with self._driver.runtime.mutex:
-            self._ownership.end(block)
-
-
-class Lock(BaseLock[ThreadDriver, Lease]):
+class Lock(BaseLock[ThreadDriver, Lease], WithBlocks):
     """A named lock, for threads. Cheap, reusable, and shareable between threads.
 
     >>> import holdfast
@@ -224,13 +210,14 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         timeout = waiting_time(self._timeout, blocking, timeout)
         return (self._reentrant and self._reenter()) or self._acquire(timeout)
 
-    def _acquire(self, timeout: float | None, place: Place = None) -> Lease | None:
+    def _acquire(self, timeout: float | None, place: Place | None = None) -> Lease | None:
         """Acquire, and enter the `with` at this place, if there is one."""
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
+        lease = None
         try:
             state = self._driver.run(self._algorithm(runtime, self._spec, holder, timeout))
-            lease = self._new_lease(owner, state, place)
+            lease = self._new_lease(owner, state)
             return self._enter(lease, place) if place else lease
         except LockError:
             raise
@@ -238,6 +225,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
             abandon(runtime, self._spec, holder)
             with runtime.mutex:
                 self._ownership.forget(holder)
+            self._blocks.forget(lease)
             self._driver.deliver(self._spec, holder)
             raise
 
@@ -266,27 +254,6 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         # A block that gets none raises.
         lease = self._reentrant and self._reenter(place)
         return lease or self._acquire(self._timeout, place)  # type: ignore[return-value]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        block, depth = None, 0
-        try:
-            block = self._block_to_leave(place_of(sys._getframe(1)))
-            depth = block.state.depth
-            self._end(block)
-            block.lease._leave(error)
-        except LockError:
-            raise
-        except BaseException:  # a Ctrl-C may come on the way
-            with suppress(NotHeld):
-                block = block or self._block_to_leave(place_of(sys._getframe(1)))
-                block.place = None
-                block.lease._interrupted(depth or block.state.depth)
-            raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a `function`: it runs while it holds the lock, or raises `AcquireTimeout`."""
@@ -340,7 +307,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
             lease._state.depth = depth
 
 
-class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
+class AsyncLock(BaseLock[AsyncDriver, AsyncLease], AsyncWithBlocks):
     """A named lock, for asyncio. Cheap, reusable, and shareable between tasks.
 
     >>> import asyncio, holdfast
@@ -361,12 +328,12 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         timeout = waiting_time(self._timeout, blocking, timeout)
         return (self._reentrant and self._reenter()) or await self._acquire(timeout)
 
-    async def _acquire(self, timeout: float | None, place: Place = None) -> AsyncLease | None:
+    async def _acquire(self, timeout: float | None) -> AsyncLease | None:
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         steps = self._algorithm(runtime, self._spec, holder, timeout)
         state = await self._driver.run(steps, self._spec, (holder,))
-        return self._new_lease(owner, state, place)
+        return self._new_lease(owner, state)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`. A task that never took
@@ -380,20 +347,10 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     async def __aenter__(self) -> AsyncLease:
         place = place_of(sys._getframe(1))
         lease = self._reentrant and self._reenter(place)
-        lease = self._enter(lease or await self._acquire(self._timeout, place), place)
+        lease = lease or self._enter(await self._acquire(self._timeout), place)
         if self._cancel_on_loss:
             await self._driver.cancel_on_loss(lease._state)
         return lease
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        block = self._block_to_leave(place_of(sys._getframe(1)))
-        self._end(block)
-        await block.lease.__aexit__(kind, error, trace)
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

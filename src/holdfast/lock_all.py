@@ -8,7 +8,7 @@ from weakref import ref
 
 from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
 from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
-from holdfast.core.ownership import Blocks, Place, place_of
+from holdfast.core.ownership import Block, Blocks, Place, place_of
 from holdfast.core.release import abandon, interrupt_release
 from holdfast.core.runtime import Runtime
 from holdfast.core.several import (
@@ -152,7 +152,13 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
             self._interrupted()
             raise
 
-    def _interrupted(self) -> None:
+    _depth = 1
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Leave a block."""
+        self._end(error, leaving=True)
+
+    def _interrupted(self, depth: int = 1) -> None:
         """A Ctrl-C came in the middle of a release."""
         states = self._states()
         for state in states:
@@ -164,7 +170,7 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
         return self
 
     def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
-        self._end(error, leaving=True)
+        self._leave(error)
 
 
 class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
@@ -284,7 +290,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         except AcquireTimeout:
             return None
 
-    def _acquire(self, timeout: float | None, place: Place = None) -> LeaseAll:
+    def _acquire(self, timeout: float | None, place: Place | None = None) -> LeaseAll:
         """Acquire, and enter the `with` at this place, if there is one."""
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
@@ -308,7 +314,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
     def _enter(self, lease: LeaseAll, place: Place) -> LeaseAll:
         if not lease.held:
             lease.release()  # which raises the loss
-        self._blocks.enter(self._driver.current(), lease, place)
+        self._blocks.enter(Block(self._driver.current(), lease, place))
         return lease
 
     def __enter__(self) -> LeaseAll:
@@ -357,7 +363,7 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver]):
         if not lease.held:
             await lease.release()  # which raises the loss
         await lease.__aenter__()
-        self._blocks.enter(self._driver.current(), lease, place)
+        self._blocks.enter(Block(self._driver.current(), lease, place))
         return lease
 
     def __call__(

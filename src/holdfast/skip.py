@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
-from holdfast.core.ownership import Blocks, place_of
+from holdfast.core.ownership import Block, Blocks, place_of
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockLost
@@ -26,17 +26,17 @@ R = TypeVar("R")
 class Run:
     """One block, for threads: its lease, if it has one, and what to do when it has succeeded."""
 
-    _depth = 0
-    """How often the lease was taken when the block was left."""
-
     def __init__(self, lease: Lease | None, note: Callable[[], None] | None = None) -> None:
         self.lease = lease
         self._note = note
 
-    def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
+    @property
+    def _depth(self) -> int:
+        return self.lease._depth if self.lease else 0
+
+    def _leave(self, error: BaseException | None) -> None:
         if self.lease is None:
             return
-        self._depth = self.lease._state.depth
         try:
             if error is None and self._note is not None:
                 self._note()
@@ -45,9 +45,9 @@ class Run:
             raise
         self.lease._leave(error)
 
-    def _interrupted(self) -> None:
+    def _interrupted(self, depth: int) -> None:
         if self.lease is not None:
-            self.lease._interrupted(self._depth or self.lease._state.depth)
+            self.lease._interrupted(depth)
 
 
 class AsyncRun:
@@ -113,7 +113,7 @@ class OrSkip(WithBlocks, BaseOrSkip[ThreadDriver]):
                 run = self._begin(lease)
             if run.lease is not None:
                 run.lease.ensure_held()
-            self._blocks.enter(self._driver.current(), run, place_of(sys._getframe(1)))
+            self._blocks.enter(Block(self._driver.current(), run, place_of(sys._getframe(1))))
             return run.lease
         except BaseException as failure:  # a Ctrl-C may come on the way
             self._blocks.forget(run)
@@ -158,7 +158,7 @@ class AsyncOrSkip(AsyncWithBlocks, BaseOrSkip[AsyncDriver]):
             if lease is not None:
                 await lease.__aexit__(type(failure), failure, failure.__traceback__)
             raise
-        self._blocks.enter(self._driver.current(), run, place)
+        self._blocks.enter(Block(self._driver.current(), run, place))
         return run.lease
 
     def __call__(

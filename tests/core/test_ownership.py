@@ -8,12 +8,13 @@ import pytest
 
 from holdfast.core.lease_state import TAKEN, LeaseState
 from holdfast.core.messages import attempt_id
-from holdfast.core.ownership import Ownership, Place
+from holdfast.core.ownership import Block, Blocks, Ownership, Place
+from holdfast.errors import NotHeld
 from tests.core.hand import NOW, TTL, spec
 
 
 def place(frame: int) -> Place:
-    return (frame, place.__code__) if frame else None
+    return frame, place.__code__
 
 
 class Owner:
@@ -42,19 +43,22 @@ class Lock:
 
     def __init__(self) -> None:
         self.ownership: Ownership[Lease] = Ownership()
+        self.blocks: Blocks[Lease] = Blocks()
         self.now = NOW
         self._count = 0
 
-    def take(self, owner: object, frame: int = 0) -> Lease:
+    def take(self, owner: object) -> Lease:
         self._count += 1
         state = LeaseState(spec(), f"holder {self._count}", 7, NOW + TTL)
         lease = Lease(state)
-        self.ownership.add(owner, state, lease, place(frame))
+        self.ownership.add(owner, state, lease)
         return lease
 
     def enter(self, owner: object, frame: int) -> Lease:
         """By a `with` in this frame."""
-        return self.take(owner, frame)
+        lease = self.take(owner)
+        self.blocks.enter(Block(owner, lease, place(frame)))
+        return lease
 
     def release(self, owner: object) -> Lease | None:
         """What this caller's `release()` means; if it was held, it is released."""
@@ -62,11 +66,12 @@ class Lock:
 
     def leave(self, owner: object, frame: int) -> Lease | None:
         """What leaving a `with` in this frame means."""
-        block = self.ownership.to_leave(owner, place(frame))
-        if block is None:
+        try:
+            block = self.blocks.find(owner, place(frame))
+        except NotHeld:
             return None
-        self.ownership.end(block)
-        return self._end(block.lease)
+        self.blocks.leave(block)
+        return self._end(self.ownership.to_leave(block, block.lease.state))
 
     def _end(self, lease: Lease | None) -> Lease | None:
         if lease is not None and lease.state.is_held(self.now):
@@ -254,9 +259,7 @@ class TestLeaving:
         assert lock.leave(b, frame=1) is second
         third = lock.enter(a, frame=1)
         lock.enter(b, frame=2)
-        block = lock.ownership.to_leave(a, (2, lock.leave.__code__))
-        assert block is not None
-        assert block.lease is third
+        assert lock.blocks.find(a, (2, lock.leave.__code__)).lease is third
 
     def test_a_block_that_took_the_lock_again_releases_the_latest(
         self, lock: Lock, a: Owner, b: Owner
@@ -277,15 +280,14 @@ class TestLeaving:
         assert lock.leave(a, frame=1) is block
 
     @pytest.mark.parametrize("tries", [0, 2])
-    def test_a_caller_that_was_interrupted_has_neither_lease_nor_block(
+    def test_a_caller_that_was_interrupted_has_no_lease(
         self, lock: Lock, a: Owner, tries: int
     ) -> None:
-        """The fault: it kept the block of a later attempt over a quorum."""
-        lease = lock.enter(a, frame=1)
+        """The fault: it kept that of a later attempt over a quorum."""
+        lease = lock.take(a)
         holder = lease.state.holder
         lease.state.holder = attempt_id(holder, tries)
         lock.ownership.forget(holder)
-        assert lock.leave(a, frame=1) is None
         assert lock.release(a) is None
 
 

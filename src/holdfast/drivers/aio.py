@@ -28,7 +28,7 @@ from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Request
-from holdfast.core.ports import StoreHost
+from holdfast.core.ports import AsyncStore, StoreHost
 from holdfast.core.release import deliver, lose_all, send_last
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
@@ -104,7 +104,7 @@ class AsyncDriver(Driver):
     def _begin(self) -> None:
         self.in_use = False
         host = StoreHost(self.runtime.clock, self._notify, self.hooks, self._lose)
-        self._store = self.engine.connect_async(host)
+        self._store: AsyncStore = self.engine.connect_async(host)
         self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._notifications: dict[str, asyncio.Event] = {}
         self._looks: dict[Callable[[], None], float] = {}
@@ -274,12 +274,6 @@ class AsyncDriver(Driver):
         for task in self._loops.values():
             self._call_in_loop(task.cancel)
         self._store.abandon()
-
-    def forked(self) -> None:
-        """In a forked child: all that was held or under way belongs to the parent."""
-        self.runtime.forked(threading.RLock())
-        self._store.forget()
-        self._begin()
 
     async def cancel_on_loss(self, lease: LeaseState) -> None:
         """Cancel the running task when the lease is lost, until `was_cancelled_by_loss`."""

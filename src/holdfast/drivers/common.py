@@ -94,6 +94,7 @@ class Driver(ABC):
     """What the two drivers have in common."""
 
     in_use = False
+    _store: Any
     _notifications: dict[str, Any]
     """For each waiter."""
 
@@ -166,9 +167,12 @@ class Driver(ABC):
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
 
-    @abstractmethod
     def forked(self) -> None:
         """In a forked child: all that was held or under way belongs to the parent."""
+        self.hooks.begin()
+        self.runtime.forked(threading.RLock())
+        self._store.forget()
+        self._begin()
 
 
 _drivers: WeakSet[Driver] = WeakSet()
@@ -182,7 +186,6 @@ def drivers() -> list[Driver]:
 def _after_fork_in_child() -> None:
     log.begin()
     for driver in drivers():
-        driver.hooks.begin()
         driver.forked()
 
 

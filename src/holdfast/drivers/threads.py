@@ -29,7 +29,7 @@ from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Request
-from holdfast.core.ports import PumpedStore, StoreHost
+from holdfast.core.ports import PumpedStore, Store, StoreHost
 from holdfast.core.release import deliver, lose_all, send_last
 from holdfast.core.runtime import RENEWER
 from holdfast.drivers.common import (
@@ -75,7 +75,7 @@ class ThreadDriver(Driver):
     def _begin(self) -> None:
         self.in_use = False
         host = StoreHost(self.runtime.clock, self._notify, self.hooks, partial(lose, self.runtime))
-        self._store = self.engine.connect(host)
+        self._store: Store = self.engine.connect(host)
         self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._pumped = self._store if isinstance(self._store, PumpedStore) else None
         self._notifications: dict[str, SimpleQueue[None]] = {}
@@ -84,6 +84,8 @@ class ThreadDriver(Driver):
         self._running: dict[Steps[Any], int] = {}
         """The operations under way, and their threads."""
         self._closed = threading.Event()
+        if self.runtime.closed:  # before the fork
+            self._closed.set()
         self._callbacks: WeakSet[threading.Thread] = WeakSet()
         """One for each lease that was lost: a callback that blocks holds no other up."""
 
@@ -310,15 +312,6 @@ class ThreadDriver(Driver):
         self._notify(RENEWER)
         if not self._is_running(RENEWER):
             self._store.close()
-            self._closed.set()
-
-    def forked(self) -> None:
-        """In a forked child: all that was held or under way belongs to the parent."""
-        was_closed = self.runtime.closed
-        self.runtime.forked(threading.RLock())
-        self._store.forget()
-        self._begin()
-        if was_closed:
             self._closed.set()
 
 

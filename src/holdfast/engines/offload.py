@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -66,7 +65,7 @@ class Offloaded:
             return self._failed(requests, "no thread can be started to ask it")
         for holder in holders:
             self._asking[holder] = job
-        job.at_end.append(lambda: self._asked(holders, job))
+        job.over.add_done_callback(lambda _: self._asked(holders, job))
         try:
             is_over = await job.wait(until - self._clock() + GRACE)
         finally:
@@ -115,16 +114,15 @@ class Offloaded:
 class Job:
     """A function that a worker calls for a task of the running loop."""
 
-    __slots__ = ("_call", "_error", "_loop", "_result", "at_end", "is_over", "is_wanted")
+    __slots__ = ("_call", "_error", "_loop", "_result", "is_wanted", "over")
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._call = function, arguments
         self._result: Any = None
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
-        self.is_wanted, self.is_over = True, False
-        self.at_end: list[Callable[[], None]] = []
-        """What the loop calls when it is over."""
+        self.is_wanted = True
+        self.over: asyncio.Future[None] = self._loop.create_future()
 
     def run(self) -> None:
         """In the worker: call the function, unless the task has given up."""
@@ -138,38 +136,19 @@ class Job:
     def report(self) -> None:
         """In the worker, when it is free again: have the task woken."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._end)
-
-    def _end(self) -> None:
-        self.is_over = True
-        calls, self.at_end = self.at_end, []
-        for call in calls:
-            call()
+            self._loop.call_soon_threadsafe(self.over.set_result, None)
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait until it is over; False if that takes longer. A task that is cancelled here does not
         end it."""
-        woken = self._loop.create_future()
-        wake = partial(_wake, woken)
-        self.at_end.append(wake)
-        timer = None if seconds is None else self._loop.call_later(seconds, wake)
-        try:
-            await woken
-        finally:
-            if timer is not None:
-                timer.cancel()
-        return self.is_over
+        await asyncio.wait((self.over,), timeout=seconds)
+        return self.over.done()
 
     def result(self) -> Any:
         """What the function returned, or raised."""
         if self._error is not None:
             raise self._error
         return self._result
-
-
-def _wake(woken: "asyncio.Future[None]") -> None:
-    if not woken.done():
-        woken.set_result(None)
 
 
 class Workers:

@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.effects import Steps
@@ -19,7 +19,7 @@ from holdfast.election import AsyncElection, Election
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
 from holdfast.errors import ClientClosed, Unsupported
 from holdfast.latch import AsyncLatch, Latch
-from holdfast.lease import refuse_pickling
+from holdfast.lease import NotPicklable
 from holdfast.lock import AsyncLock, AsyncLockOptions, Lock, LockOptions, ReadWriteLock
 from holdfast.lock_all import AsyncLockAll, LockAll
 from holdfast.options import (
@@ -43,7 +43,7 @@ from holdfast.skip import AsyncOnce, Once
 D = TypeVar("D", bound=Driver)
 
 
-class BaseClient(Generic[D]):
+class BaseClient(NotPicklable, Generic[D]):
     """What is the same for threads and asyncio: the URL, the options, the engine."""
 
     _awaits = False
@@ -130,9 +130,6 @@ class BaseClient(Generic[D]):
             description = repr(self)
             driver.abandon()
             warnings.warn(f"{description} was dropped without being closed", ResourceWarning, 2)
-
-    def __reduce__(self) -> NoReturn:
-        refuse_pickling(self)
 
     def _look_at_nodes(self) -> list[NodeInfo]:
         if self.closed:

@@ -30,10 +30,22 @@ D = TypeVar("D", bound=Driver)
 Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat", "numeric_dollar"]
 
 
-class BaseLease(Generic[D]):
+class NotPicklable:
+    """What holds connections or leases cannot go to another process."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be pickled: connections and leases belong to one process. Send the "
+            "URL and the name, and make a client there"
+        )
+
+
+class BaseLease(NotPicklable, Generic[D]):
     """What is the same for threads and asyncio: everything that needs no engine."""
 
-    __slots__ = ("__weakref__", "_cancel_on_loss", "_client", "_driver", "_state", "_taken_at")
+    __slots__ = ("__weakref__", "_cancel_on_loss", "_client", "_driver", "_state")
 
     def __init__(
         self, driver: D, state: LeaseState, client: object, cancel_on_loss: bool = False
@@ -43,7 +55,6 @@ class BaseLease(Generic[D]):
         self._state = state
         self._client = client  # which thereby lives as long as its leases
         self._cancel_on_loss = cancel_on_loss
-        self._taken_at = _line_of_user() if sys.flags.dev_mode else ""
 
     @property
     def name(self) -> str:
@@ -172,9 +183,6 @@ class BaseLease(Generic[D]):
         state = "held" if self.held else "lost" if self.lost else self._state.state.value
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
 
-    def __reduce__(self) -> NoReturn:
-        refuse_pickling(self)
-
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if is_finalizing():  # the program ends, and all its leases with it
             return
@@ -191,12 +199,11 @@ class BaseLease(Generic[D]):
         if runtime.closed or not state.is_held(runtime.clock()):  # its loss is about to be noticed
             return
         logger.warning(
-            "the lease on %r (fence %d) was dropped without being released%s: it is not renewed "
+            "the lease on %r (fence %d) was dropped without being released: it is not renewed "
             "any more and ends in %.1f s. Keep what acquire() returns for as long as you work, or "
             "write `with client.lock(...):`",
             self.name,
             self.fence,
-            f" (it was taken at {self._taken_at})" if self._taken_at else "",
             self.remaining(),
         )
         warnings.warn(
@@ -412,26 +419,3 @@ def check_callback(callback: object) -> None:
         raise TypeError(f"callback: must be callable, got {callback!r}")
     if iscoroutinefunction(callback):
         raise TypeError(f"callback: {callback!r} is async, and would not be awaited")
-
-
-def refuse_pickling(thing: object) -> NoReturn:
-    """Nothing that holds connections or leases can go to another process."""
-    raise TypeError(
-        f"{thing!r} cannot be pickled: connections and leases belong to one process. Send the URL "
-        "and the name, and make a client there"
-    )
-
-
-def _line_of_user() -> str:
-    """The line of the user's program that is running."""
-    frame = sys._getframe(2)  # noqa: SLF001 - there is no public way that is as cheap
-    skipped = ("holdfast.", "asyncio.tasks", "asyncio.timeouts")  # as for `asyncio.wait_for`
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(skipped):
-        frame = frame.f_back
-    if frame.f_globals.get("__name__", "").startswith("asyncio."):
-        # A task that does nothing else: asyncio notes where it was asked for, in this mode.
-        task = sys.modules["asyncio"].current_task()
-        origin = task and getattr(task.get_coro(), "cr_origin", None)
-        if origin:
-            return f"{origin[0][0]}:{origin[0][1]}"
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

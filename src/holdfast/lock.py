@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypedDict, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar
 
 from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
 from holdfast.core.acquire import acquire
@@ -17,7 +17,7 @@ from holdfast.core.release import abandon
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
-from holdfast.lease import AsyncLease, BaseLease, Lease, refuse_pickling
+from holdfast.lease import AsyncLease, BaseLease, Lease, NotPicklable
 from holdfast.options import check_bool, check_timeout
 from holdfast.skip import AsyncOrSkip, OrSkip
 
@@ -67,7 +67,7 @@ def waiting_time(own: float | None, blocking: bool, timeout: Any) -> float | Non
     return own if timeout is OWN else check_timeout(timeout)
 
 
-class BaseLock(Generic[D, L]):
+class BaseLock(NotPicklable, Generic[D, L]):
     """What is the same for threads and asyncio: the lock's settings, the owners of its leases, and
     its open blocks."""
 
@@ -114,9 +114,6 @@ class BaseLock(Generic[D, L]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
-
-    def __reduce__(self) -> NoReturn:
-        refuse_pickling(self)
 
     def _reenter(self, place: Place | None = None) -> L | None:
         """The lease that this thread or task has already, counted once more; by the `with` at this

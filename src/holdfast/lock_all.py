@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 from weakref import ref
 
 from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
@@ -23,8 +23,8 @@ from holdfast.lease import (
     AsyncLease,
     BaseLease,
     Lease,
+    NotPicklable,
     check_callback,
-    refuse_pickling,
 )
 from holdfast.lock import OWN, waiting_time
 
@@ -34,7 +34,7 @@ D = TypeVar("D", bound=Driver)
 L = TypeVar("L", bound=BaseLease[Any])
 
 
-class BaseLeaseAll(Generic[D, L]):
+class BaseLeaseAll(NotPicklable, Generic[D, L]):
     """What is the same for threads and asyncio: everything that needs no engine."""
 
     __slots__ = ("__weakref__", "_driver", "_leases")
@@ -97,9 +97,6 @@ class BaseLeaseAll(Generic[D, L]):
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self.lost else "released"
         return f"<{type(self).__name__} {', '.join(map(repr, self.names))} {state}>"
-
-    def __reduce__(self) -> NoReturn:
-        refuse_pickling(self)
 
     @property
     def _runtime(self) -> Runtime:
@@ -224,7 +221,7 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         await self._end(error, leaving=True)
 
 
-class BaseLockAll(Generic[D]):
+class BaseLockAll(NotPicklable, Generic[D]):
     """What is the same for threads and asyncio: the locks, and the open blocks."""
 
     def __init__(
@@ -255,9 +252,6 @@ class BaseLockAll(Generic[D]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(map(repr, self.names))} ttl={self.ttl:g}>"
-
-    def __reduce__(self) -> NoReturn:
-        refuse_pickling(self)
 
     def _holders(self) -> list[str]:
         return [self._driver.runtime.new_holder(spec.label) for spec in self._specs]

@@ -3,16 +3,13 @@
 import gc
 import itertools
 import logging
-import re
 import signal
-import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from inspect import CO_GENERATOR
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -719,21 +716,6 @@ def test_a_wake_up_that_comes_before_the_wait_is_not_lost(
     lock.release()
 
 
-FORGETFUL = """\
-import asyncio, holdfast
-
-with holdfast.Client("memory://") as client:
-    client.lock("a").acquire()  # here
-
-async def main():
-    async with holdfast.AsyncClient("memory://") as client:
-        await client.lock("b").acquire()  # here
-        await asyncio.wait_for(client.lock("c").acquire(), 60)  # here
-
-asyncio.run(main())
-"""
-
-
 class TestADroppedLease:
     def test_it_says_so_and_is_not_renewed_any_more(
         self, line: Line, client: Client, caplog: pytest.LogCaptureFixture
@@ -743,16 +725,6 @@ class TestADroppedLease:
         log.wait(30)
         assert "the lease on 'job' (fence 1) was dropped without being released" in caplog.text
         wait_for(lambda: client.inspect("job") is None)
-
-    def test_in_development_mode_it_says_where_the_lease_was_taken(self, tmp_path: Path) -> None:
-        script = tmp_path / "forgetful.py"
-        script.write_text(FORGETFUL)
-        ran = subprocess.run(
-            [sys.executable, "-X", "dev", script], capture_output=True, text=True, timeout=60
-        )
-        lines = enumerate(FORGETFUL.splitlines(), 1)
-        marked = [f"{script}:{number}" for number, line in lines if line.endswith("# here")]
-        assert re.findall(r"\(it was taken at (\S+)\)", ran.stderr) == marked
 
     def test_also_while_it_is_being_renewed(self, line: Line, client: Client) -> None:
         line.before = stop = Stop(Extend)

@@ -478,3 +478,24 @@ class TestCancelOnLoss:
                 assert await client.inspect("job") is None
 
         asyncio.run(main())
+
+
+def test_the_work_of_a_leader_is_cancelled_at_once_when_its_lease_is_lost() -> None:
+    terms: list[int] = []
+
+    async def main() -> None:
+        async with AsyncClient("memory://lost-leader") as client:
+
+            async def work(lease: AsyncLease) -> None:
+                terms.append(lease.fence)
+                if len(terms) == 1:
+                    await client.break_lock("boss")
+                    with suppress(LockLost):
+                        await lease.extend()
+                    await asyncio.Event().wait()
+
+            async with asyncio.timeout(60):
+                await client.election("boss", ttl=3600).run(work)
+
+    asyncio.run(main())
+    assert len(terms) == 2

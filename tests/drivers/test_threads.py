@@ -462,22 +462,23 @@ class TestInterruptions:
                 break
         assert line > 5
 
-    def test_as_the_block_of_several_is_entered(
-        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("names", [["job"], ["gate", "job"]])
+    def test_as_a_block_is_entered(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, names: list[str]
     ) -> None:
         """The fault: the block counted as open, so that another could not be told from it."""
-        several = client.lock_all(["gate", "job"])
-        enter = several._blocks.enter
+        lock: Any = client.lock_all(names) if len(names) > 1 else client.lock(names[0])
+        enter = lock._blocks.enter
 
         def signalled(*block: Any) -> None:
             enter(*block)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(Blocks, "enter", lambda _, *block: signalled(*block))
-        with pytest.raises(KeyboardInterrupt), several:
+        with pytest.raises(KeyboardInterrupt), lock:
             pass
         with pytest.raises(NotHeld):
-            several.__exit__(None, None, None)
+            lock.__exit__(None, None, None)
 
     @pytest.mark.parametrize("way", ["with the lock", "with or_skip"])
     def test_anywhere_on_the_way_out_of_an_inner_block(
@@ -488,10 +489,12 @@ class TestInterruptions:
 
         def work(interrupt: Interrupt) -> None:
             with lock as lease:
-                with inner:
-                    interrupt.arm()
-                interrupt.disarm()
-                assert lease.held
+                try:
+                    with inner:
+                        interrupt.arm()
+                finally:
+                    interrupt.disarm()
+                    assert lease.held, "the outer block goes on"
 
         assert interrupted_everywhere(work, other, 2) > 3
 

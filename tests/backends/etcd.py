@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import cache
 from pathlib import Path
 
 import grpc
-import grpc.aio
 
 from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
 
@@ -50,9 +48,5 @@ def _server(program: str) -> EtcdServer:
 @cache
 def _keep_grpc_running() -> list[object]:
     """gRPC has threads and files of its own from its first channel to its last. They are not the
-    client's: one channel of each mode is kept, so that they are there from the beginning."""
-
-    async def channel() -> object:
-        return grpc.aio.insecure_channel("127.0.0.1:1")
-
-    return [grpc.insecure_channel("127.0.0.1:1"), asyncio.run(channel())]
+    client's: one channel is kept, so that they are there from the beginning."""
+    return [grpc.insecure_channel("127.0.0.1:1")]

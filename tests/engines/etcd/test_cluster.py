@@ -1,6 +1,5 @@
 """Three members, and what can happen to them."""
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -91,16 +90,14 @@ def test_connections_are_reset_all_the_time(cluster: EtcdCluster) -> None:
     nothing_is_left(cluster)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
 def test_who_waits_at_a_member_that_stops_answering(
-    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, mode: str
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is woken by another one, long before it would look by itself."""
     monkeypatch.setattr(locks, "HELD", Held(60.0, wakes=True))
     follower = cluster.followers()[0]
     others = [server for server in cluster.servers if server is not follower]
     to_others = ",".join(server.address for server in others)
-    waits = _waits_in_a_thread if mode == "sync" else _waits_in_a_task
 
     def watches(*servers: EtcdServer) -> int:
         return sum(server.calls("Watch") for server in servers)
@@ -109,7 +106,7 @@ def test_who_waits_at_a_member_that_stops_answering(
         lease = ann.lock("door").acquire()
         assert lease
         here, there = watches(follower), watches(*others)
-        waiting = pool.submit(waits, f"etcd://{follower.address},{to_others}")
+        waiting = pool.submit(_waits, f"etcd://{follower.address},{to_others}")
         in_the_end(lambda: watches(follower) > here)
         follower.freeze()
         in_the_end(lambda: watches(*others) > there)
@@ -119,17 +116,9 @@ def test_who_waits_at_a_member_that_stops_answering(
         assert waiting.result() > lease.fence
 
 
-def _waits_in_a_thread(url: str) -> int:
+def _waits(url: str) -> int:
     with holdfast.Client(url) as client, client.lock("door") as lease:
         return lease.fence
-
-
-def _waits_in_a_task(url: str) -> int:
-    async def wait() -> int:
-        async with holdfast.AsyncClient(url) as client, client.lock("door") as lease:
-            return lease.fence
-
-    return asyncio.run(wait())
 
 
 def asked_in_vain(act: Callable[[], object]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-import grpc
 import pytest
 
 from holdfast.engines.etcd.connection import Cluster, Connections, Failover, NoAnswer
@@ -28,7 +27,7 @@ def clock() -> Time:
 
 @pytest.fixture
 def connections() -> Iterator[Connections]:
-    connections = Connections(Cluster(("a", "b", "c")), grpc, lambda event: None)
+    connections = Connections(Cluster(("a", "b", "c")), lambda event: None)
     yield connections
     for connection in connections.close():
         connection.channel.close()
@@ -93,7 +92,7 @@ def test_what_may_have_been_done_is_asked_once(connections: Connections, clock: 
 
 
 def test_one_endpoint_has_all_the_time(clock: Time) -> None:
-    connections = Connections(Cluster(("a",)), grpc, lambda event: None)
+    connections = Connections(Cluster(("a",)), lambda event: None)
     assert [until for _, until in Failover(connections, clock, 1.0, once=False)] == [1.0, 1.0]
     asked = ask(Failover(connections, clock, 1.0, once=False), clock, lambda name: ELECTING)
     assert len(asked) > 5

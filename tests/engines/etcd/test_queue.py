@@ -1,9 +1,8 @@
 """The queue of those who wait: its order, its watches, its session."""
 
-import asyncio
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
@@ -81,57 +80,28 @@ PER_HAND_OFF = 8
 stands still for long, a session may have to be opened anew, and then all waiters join again."""
 
 
-def hand_offs_in_threads(url: str, crowd: int, gathered: Callable[[], object]) -> None:
-    """All of a crowd of waiters get the lock, one after the other."""
-    with holdfast.Client(url) as client, ThreadPoolExecutor(crowd) as pool:
+@pytest.mark.parametrize("crowd", [5, 20])
+def test_a_hand_off_takes_as_many_messages_however_many_wait(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch, crowd: int
+) -> None:
+    monkeypatch.setattr(locks, "HELD", Held(600.0, wakes=True))  # none asks as time has passed
+
+    def messages() -> int:
+        return sum(server.messages(method) for method in ABOUT_A_QUEUE)
+
+    with holdfast.Client(server.url) as client, ThreadPoolExecutor(crowd) as pool:
         lease = client.lock("door").acquire()
         assert lease
+        watches = server.messages("Watch") + crowd
         waiting = [pool.submit(client.lock("door").acquire) for _ in range(crowd)]
-        gathered()
+        wait_for(lambda: len(server.keys()) == crowd + 1 and server.messages("Watch") >= watches)
+        before = messages()
         lease.release()
         for done in as_completed(waiting):
             turn = done.result()
             assert turn
             turn.release()
-
-
-def hand_offs_in_tasks(url: str, crowd: int, gathered: Callable[[], object]) -> None:
-    async def take_turn(client: holdfast.AsyncClient) -> None:
-        async with client.lock("door"):
-            pass
-
-    async def story() -> None:
-        async with holdfast.AsyncClient(url) as client:
-            async with client.lock("door"):
-                waiting = [asyncio.create_task(take_turn(client)) for _ in range(crowd)]
-                await asyncio.to_thread(gathered)
-            await asyncio.gather(*waiting)
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("crowd", [5, 20])
-@pytest.mark.parametrize("hand_offs", [hand_offs_in_threads, hand_offs_in_tasks])
-def test_a_hand_off_takes_as_many_messages_however_many_wait(
-    server: EtcdServer,
-    monkeypatch: pytest.MonkeyPatch,
-    hand_offs: Callable[[str, int, Callable[[], object]], None],
-    crowd: int,
-) -> None:
-    monkeypatch.setattr(locks, "HELD", Held(600.0, wakes=True))  # none asks as time has passed
-    before = 0
-
-    def messages() -> int:
-        return sum(server.messages(method) for method in ABOUT_A_QUEUE)
-
-    def gathered() -> None:
-        nonlocal before
-        wait_for(lambda: len(server.keys()) == crowd + 1 and server.messages("Watch") >= watches)
-        before = messages()
-
-    watches = server.messages("Watch") + crowd
-    hand_offs(server.url, crowd, gathered)
-    assert (messages() - before) / crowd <= PER_HAND_OFF
+        assert (messages() - before) / crowd <= PER_HAND_OFF
 
 
 def test_a_compaction_harms_nobody(server: EtcdServer, client: holdfast.Client) -> None:

@@ -1,6 +1,5 @@
 """Certificates and logins."""
 
-import asyncio
 import base64
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -128,18 +127,6 @@ def test_a_login_that_is_forgotten_is_repeated(guarded: EtcdServer) -> None:
         assert cell.set("3", expect=cell.get().version)
 
 
-def test_the_same_for_tasks(guarded: EtcdServer) -> None:
-    async def story() -> None:
-        async with holdfast.AsyncClient(login(guarded)) as client:
-            lease = await client.lock("door").acquire()
-            assert lease
-            guarded.restart()
-            await lease.extend()
-            await lease.release()
-
-    asyncio.run(story())
-
-
 def test_a_stream_whose_login_has_expired_is_opened_anew(
     guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,28 +145,6 @@ def test_a_stream_whose_login_has_expired_is_opened_anew(
             second = pool.submit(take_turn)
             wait_for(lambda: guarded.calls("Watch") > streams + 1, COUNTING)
         assert first.result() < second.result()
-
-
-def test_the_same_stream_for_tasks(guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "HELD", SOON)
-
-    async def take_turn(client: holdfast.AsyncClient) -> int:
-        async with client.lock("door") as lease:
-            return lease.fence
-
-    async def story() -> None:
-        async with holdfast.AsyncClient(login(guarded)) as client:
-            async with client.lock("door"):
-                streams = guarded.calls("Watch")
-                first = asyncio.create_task(take_turn(client))
-                await asyncio.to_thread(wait_for_a_login, guarded, streams)
-                second = asyncio.create_task(take_turn(client))
-                await asyncio.to_thread(
-                    wait_for, lambda: guarded.calls("Watch") > streams + 1, COUNTING
-                )
-            assert await first < await second
-
-    asyncio.run(story())
 
 
 def wait_for_a_login(server: EtcdServer, streams: int) -> None:

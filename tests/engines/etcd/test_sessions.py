@@ -219,8 +219,9 @@ def test_names_of_places_are_used_again(server: EtcdServer) -> None:
     assert len(seen) == 1
 
 
-def test_a_process_ends_though_its_client_was_not_closed(server: EtcdServer) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_process_ends_though_its_client_was_not_closed(server: EtcdServer, mode: str) -> None:
     """Its etcd leases end with their ttl."""
-    command = [sys.executable, "-m", "tests.engines.unclosed", server.url, "sync"]
+    command = [sys.executable, "-m", "tests.engines.unclosed", server.url, mode]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.stdout == "True\n", ran.stderr

@@ -1,7 +1,7 @@
 """etcd v3: a queue of keys for each lock; the first one holds the lock, or the first of a kind.
 
 A URL names the members of the cluster. `commands` has what is sent to them, `locks`, `inspect` and
-`cells` the exchanges, and there is a store for threads (`threads`) and one for asyncio (`aio`).
+`cells` the exchanges, and `threads` the store; under asyncio, worker threads use that.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +19,7 @@ from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import compare
 from holdfast.engines.etcd.registry import Claim
 from holdfast.engines.etcd.sessions import oldest
+from holdfast.engines.offload import WORKERS, Offloaded
 from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
 from holdfast.engines.urls import TLS_FILES, Options, read_endpoints
 
@@ -74,9 +75,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         return EtcdStore(cluster, host, claims)
 
     def connect_async(host: StoreHost) -> AsyncStore:
-        from holdfast.engines.etcd.aio import AsyncEtcdStore
-
-        return AsyncEtcdStore(cluster, host, claims)
+        return Offloaded(connect(host), "etcd", host.clock, WORKERS)
 
     def examine(ttl: float) -> Iterable[Finding]:
         from holdfast.engines.etcd.examine import examine

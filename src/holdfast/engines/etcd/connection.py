@@ -1,4 +1,4 @@
-"""The connections to the members of a cluster, sync and async; what their errors mean; failover.
+"""The connections to the members of a cluster; what their errors mean; failover.
 
 One endpoint is used until it fails; then the next one is. Every call carries `hasleader`, so that a
 member without a leader answers with an error instead of waiting for one.
@@ -118,7 +118,7 @@ def accepted(reply: Any) -> Any:
     return reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Cluster:
     """Where the members are, and how to log in."""
 
@@ -127,11 +127,11 @@ class Cluster:
     password: str = field(default="", repr=False)
     security: Callable[[], grpc.ChannelCredentials] | None = None
 
-    def channel(self, library: Any, endpoint: str) -> Any:
-        """A channel to one member. `library`: `grpc` or `grpc.aio`."""
+    def channel(self, endpoint: str) -> Any:
+        """A channel to one member."""
         if self.security is None:
-            return library.insecure_channel(endpoint, options=SETTINGS)
-        return library.secure_channel(endpoint, self.security(), options=SETTINGS)
+            return grpc.insecure_channel(endpoint, options=SETTINGS)
+        return grpc.secure_channel(endpoint, self.security(), options=SETTINGS)
 
 
 class Connection:
@@ -146,14 +146,14 @@ class Connection:
 
 
 class Connections:
-    """The connections of one client. `library` makes the channels: `grpc` or `grpc.aio`.
+    """The connections of one client.
 
     The main thread has channels of its own. A signal handler that raises inside gRPC there, as on a
     Ctrl-C, may leave a lock of the channel locked, and calls of other threads would never end.
     """
 
-    def __init__(self, cluster: Cluster, library: Any, emit: Callable[[Event], None]) -> None:
-        self.cluster, self._library, self._emit = cluster, library, emit
+    def __init__(self, cluster: Cluster, emit: Callable[[Event], None]) -> None:
+        self.cluster, self._emit = cluster, emit
         self.login = commands.log_in(cluster.user, cluster.password)
         self._begin()
 
@@ -180,7 +180,7 @@ class Connections:
         key = name, threading.current_thread() is threading.main_thread()
         connection = self._open.get(key)
         if connection is None:
-            channel = self.cluster.channel(self._library, name)
+            channel = self.cluster.channel(name)
             connection = self._open.setdefault(key, Connection(name, channel))
         return connection
 

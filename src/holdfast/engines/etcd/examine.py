@@ -43,7 +43,7 @@ class Talk:
     """A conversation with one member: one call at a time."""
 
     def __init__(self, cluster: Cluster, endpoint: str) -> None:
-        self._channel = cluster.channel(grpc, endpoint)
+        self._channel = cluster.channel(endpoint)
         self._metadata: list[tuple[str, str]] = []
         if cluster.user:
             reply = self.ask(AUTHENTICATE, name=cluster.user, password=cluster.password)

@@ -37,7 +37,7 @@ class EtcdStore:
 
     def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
         self._clock = host.clock
-        self._connections = Connections(cluster, grpc, host.emit)
+        self._connections = Connections(cluster, host.emit)
         self._exchanges = Exchanges(self._connections, host, claims)
         self._begin()
 

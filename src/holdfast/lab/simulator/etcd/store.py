@@ -1,4 +1,4 @@
-"""The store of a client over a virtual etcd, as `engines.etcd.threads` and `aio` over a real one.
+"""The store of a client over a virtual etcd, as `engines.etcd.threads` over a real one.
 
 Exchanges, sessions, watches and failover are the engine's own. Calls and streams are virtual: they
 can be lost, late, or both.
@@ -111,6 +111,18 @@ class Stream:
             self._broken(None)
 
 
+class VirtualCluster(Cluster):
+    """Members that are reached by virtual channels."""
+
+    def __init__(self, channels: dict[str, Channel]) -> None:
+        super().__init__(tuple(channels))
+        self._channels = channels
+
+    def channel(self, endpoint: str) -> Channel:
+        """The channel to a server."""
+        return self._channels[endpoint]
+
+
 class EtcdStore(Store):
     """One cluster, for all that a client does."""
 
@@ -122,15 +134,11 @@ class EtcdStore(Store):
         channels = [Channel(client, scene, index) for index in range(len(scene.servers))]
         self.connections = channels
         names = (server.name for server in scene.servers)
-        self._channels: dict[str, Channel] = dict(zip(names, channels, strict=True))
-        self._connections = Connections(Cluster(tuple(self._channels)), self, self.host.emit)
+        cluster = VirtualCluster(dict(zip(names, channels, strict=True)))
+        self._connections = Connections(cluster, self.host.emit)
         self._exchanges = Exchanges(self._connections, self.host, {}, randbits)
         self._watches = False
         self._stream: Any = None
-
-    def insecure_channel(self, name: str, options: Any) -> Channel:
-        """The channel to a server."""
-        return self._channels[name]
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         answers = yield from self._drive(self._exchanges.ask(requests, until), requests)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kazoo.protocol.serialization import Create2
+from kazoo.protocol.serialization import CloseInstance, Create2
 
 import holdfast
 from holdfast.engines.zookeeper import connection
@@ -64,10 +64,7 @@ def test_what_kazoo_does_not_understand_is_not_the_end(
             pass
 
 
-CLIENT = {
-    *("_call", "_connection", "_queue", "_session_callback", "_session_timeout", "_state"),
-    "_stopped",
-}
+CLIENT = {"_call", "_connection", "_queue", "_session_callback", "_session_timeout", "_state"}
 HANDLER = {
     *("_connect", "_connect_attempt", "_expand_client_hosts", "_read_sock", "_socket"),
     "_write_sock",
@@ -84,7 +81,7 @@ def test_an_interruption_is_not_replaced_by_the_error_of_a_closed_connection() -
         pytest.raises(KeyboardInterrupt),
         Interruption(1, ("connection.py",), functions=("_enqueue",)),
     ):
-        client.begin_end()
+        client._enqueue(CloseInstance, None)
 
 
 def test_private_parts_of_kazoo() -> None:

@@ -5,7 +5,6 @@ All private parts of kazoo that holdfast uses are used here; a test names each o
 
 import atexit
 import contextlib
-import select
 import socket
 import ssl
 import threading
@@ -93,8 +92,8 @@ class Servers:
 
 
 class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads. Here they wait without opening a file for each wait, connect to one server
-    within its share of the time, and use `Promise`."""
+    """kazoo's threads. Here they read all that TLS has decrypted, connect to one server within its
+    share of the time, and use `Promise`."""
 
     def __init__(self, servers: Servers) -> None:
         super().__init__()
@@ -109,16 +108,10 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait until one of these can be read, or written. kazoo's own opens an epoll for each."""
+        """Wait until one of these can be read, or written. Data that is decrypted already makes no
+        socket readable."""
         decrypted = [each for each in rlist if isinstance(each, ssl.SSLSocket) and each.pending()]
-        sockets = {each.fileno(): each for each in (*rlist, *wlist)}
-        poll = select.poll()
-        for number, each in sockets.items():
-            poll.register(number, select.POLLIN if each in rlist else select.POLLOUT)
-        # Data that is decrypted already makes no socket readable.
-        found = poll.poll(0 if decrypted else ceil(timeout * 1000))
-        ready = {*decrypted, *(sockets[number] for number, _ in found)}
-        return [x for x in rlist if x in ready], [x for x in wlist if x in ready], []
+        return (decrypted, [], []) if decrypted else super().select(rlist, wlist, xlist, timeout)
 
     def create_connection(
         self, address: tuple[str, int], *, timeout: float, **_: Any
@@ -207,12 +200,6 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
             ending.join(timeout)
         if not ending.is_alive():
             self.close()
-
-    def begin_end(self) -> Any:
-        """Request the end of the session without waiting; returns kazoo's event of its end."""
-        self._stopped.set()
-        self._enqueue(CloseInstance, None)
-        return self._connection.connection_stopped
 
     def _call(self, request: Any, async_object: Any) -> Any:
         """Have kazoo's thread send a request. kazoo's own swallows a Ctrl-C here."""

@@ -73,6 +73,14 @@ LOST = (ConnectionLoss, SessionExpiredError)
 FOR_GOOD = (NoAuthError, AuthFailedError, InvalidACLError)
 """Errors that waiting does not heal."""
 
+OTHERS: dict[type, Callable[..., Calls[list[Answer]]]] = {
+    Inspect: inspect.inspect,
+    List: inspect.list_locks,
+    Break: inspect.break_lock,
+    Read: cells.read,
+    Write: cells.write,
+}
+
 TOO_LATE = "did not answer in time"
 
 
@@ -147,22 +155,8 @@ class Exchanges:
             return self._extensions(cast("Sequence[Extend]", requests), claims, until)
         if isinstance(first, Release):
             return self._releases(claims, until)
-        once = isinstance(first, Write)
-        return [([0], self._exchange(self._other(first), until, once=once))]
-
-    def _other(
-        self, request: Break | Inspect | List | Read | Write
-    ) -> Callable[[], Calls[list[Answer]]]:
-        tree, sessions = self._tree, self.sessions
-        if isinstance(request, Inspect):
-            return partial(inspect.inspect, tree, sessions, request)
-        if isinstance(request, List):
-            return partial(inspect.list_locks, tree, sessions, request)
-        if isinstance(request, Break):
-            return partial(inspect.break_lock, tree, sessions, request, [])
-        if isinstance(request, Read):
-            return partial(cells.read, tree, sessions, request)
-        return partial(cells.write, tree, sessions, request)
+        begin = partial(OTHERS[type(first)], self._tree, self.sessions, first)
+        return [([0], self._exchange(begin, until, once=isinstance(first, (Break, Write))))]
 
     def forget(self) -> None:
         """In a forked child: everything is the parent's."""

@@ -73,29 +73,17 @@ def _queues(tree: Tree, session: Session, keys: list[str]) -> Calls[list[list[Pl
     return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
 
 
-def break_lock(
-    tree: Tree, sessions: Sessions, request: Break, broken: list[Place]
-) -> Calls[list[Answer]]:
+def break_lock(tree: Tree, sessions: Sessions, request: Break) -> Calls[list[Answer]]:
     """Delete the places of the holders, or of that one; each finds that out when it extends its
-    lease.
-
-    `broken` is kept if the exchange begins again: if it is unknown whether the places were
-    deleted, it is still those which are deleted, and not the next holder's.
-    """
+    lease."""
     if not request.is_text:
         return [NOT_YOURS]
-    session, queue, again = sessions.any(), tree.queue(request.key), bool(broken)
-    while True:
-        if not broken:
-            [places] = yield from _queues(tree, session, [request.key])
-            head, only = _holders(places), request.holder
-            broken += [p for p in head if not only or p.secret == secret_of(only)]
-        if not broken:
-            return [NOT_YOURS]
-        gone = yield Send(session, [commands.delete(f"{queue}/{x.name}") for x in broken])
-        if again or not all(isinstance(each, NoNodeError) for each in gone):
-            return [DONE]
-        broken.clear()  # they have been released
+    session, queue, only = sessions.any(), tree.queue(request.key), request.holder
+    [places] = yield from _queues(tree, session, [request.key])
+    broken = [p for p in _holders(places) if not only or p.secret == secret_of(only)]
+    gone = yield Send(session, [commands.delete(f"{queue}/{each.name}") for each in broken])
+    released = all(isinstance(each, NoNodeError) for each in gone)
+    return [NOT_YOURS if released else DONE]
 
 
 def _holders(places: Sequence[Place]) -> list[Place]:

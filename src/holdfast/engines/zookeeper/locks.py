@@ -47,13 +47,9 @@ from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, 
 
 SHARES_OF = attrgetter("shares")
 
-OLD_ENOUGH = 0.1
-"""Seconds after which a place is taken for a holder's. A try that failed deletes its place sooner
-than that, unless its process was stopped."""
-
 LOOK_AGAIN = 0.02
-"""After at most this many seconds, a try looks again whether other tries have deleted their places,
-and an extension whether another one of the same lease is over."""
+"""After at most this many seconds, an extension looks again whether another one of the same lease
+is over."""
 
 MOVING = Failed.at("ZooKeeper", "another extension of this lease is under way")
 
@@ -79,6 +75,10 @@ class Locks:
         if claim is None:
             raise Rejected("an earlier release of this holder is pending", heals_in=None)
         queue = self._tree.queue(request.key)
+        is_new = not claim.place and not claim.doubtful
+        if request.once and is_new and (yield from self._is_held(session, queue, request.shares)):
+            self._registry.close(claim)
+            return [HELD]
         while True:
             places = yield from self._have_place(claim, queue, request)
             if places is None:
@@ -90,9 +90,6 @@ class Locks:
                     continue
                 return [granted]
             if not request.queue:
-                decisive = _decisive(before, shares)
-                if request.once and not (yield from self._is_held(decisive, claim, asked_at)):
-                    continue
                 yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
                 return [HELD]
@@ -128,7 +125,6 @@ class Locks:
         if isinstance(written, NoNodeError):
             return None
         claim.found(claim.place, claim.fence or written.czxid)
-        claim.created_at = written.ctime
         return names
 
     def _join(self, claim: Claim, queue: str, request: Acquire) -> Calls[Any]:
@@ -148,7 +144,6 @@ class Locks:
             yield Send(session, [commands.delete(place)])
             return None
         claim.found(place, known.czxid)
-        claim.created_at = known.ctime
         return names
 
     def _make_queue(self, session: Session, queue: str) -> Calls[None]:
@@ -160,22 +155,12 @@ class Locks:
         if missing and any(isinstance(each, NoAuthError) for each in replies):
             raise Rejected(f"NoAuth: this user has no right to create {queue}")
 
-    def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Calls[bool]:
-        """Whether the lock is held, so that a try has to give up. Some of these places may be of
-        other tries, which delete theirs soon: if the last of those is young, wait for a moment, and
-        give False, so that the caller looks again."""
-        tries = [place for place in places if not place.waits]
-        if not tries:
-            return True
-        queue = self._tree.queue(claim.key)
-        [found] = yield Send(claim.session, [commands.exists(f"{queue}/{tries[-1].name}")])
-        if found is None:
-            return False
-        age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
-        if age >= OLD_ENOUGH:
-            return True
-        yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
-        return False
+    def _is_held(self, session: Session, queue: str, shares: int) -> Calls[bool]:
+        """Whether a try can be refused without having a place, which others that try would take for
+        a holder's."""
+        _, names = yield Send(session, [commands.sync(), commands.children(queue)])
+        places = [] if isinstance(names, NoNodeError) else in_order(names)
+        return bool(in_the_way(places, shares, SHARES_OF))
 
     def _hold(self, claim: Claim, asked_at: float) -> Calls[Granted | None]:
         """The place has its turn. None if its session has ended."""
@@ -324,12 +309,3 @@ def _before(places: list[Place], claim: Claim) -> list[Place]:
     """The places before the claim's."""
     own = claim.place.rpartition("/")[2]
     return places[: [place.name for place in places].index(own)]
-
-
-def _decisive(before: Sequence[Place], shares: int) -> Sequence[Place]:
-    """The places that refuse a try with these shares, unless they are those of other tries: the
-    first ones, as many as may hold the lock; or one of another kind, at best a waiter's."""
-    if shares and len(before) >= shares:
-        return before[:shares]
-    others = [place for place in before if place.shares != shares]
-    return [place for place in others if place.waits][:1] or others[:1]

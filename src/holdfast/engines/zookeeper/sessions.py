@@ -127,7 +127,6 @@ class Session:
         yet."""
         self._heartbeats: deque[float] = deque()
         self._began = -inf
-        self._ending = False
         hosts = terms.servers.hosts
         spread = chance.sample(hosts, len(hosts))  # so that clients spread over them
         servers = replace(terms.servers, hosts=tuple(spread))
@@ -181,11 +180,6 @@ class Session:
         """End the session, and the connection."""
         self._connection.end(CLOSE_WITHIN)
 
-    def begin_end(self) -> Any:
-        """The same where no thread can be started any more; returns kazoo's event of its end."""
-        self._ending = True
-        return self._connection.begin_end()
-
     def forget(self) -> None:
         """In a forked child: it is the parent's."""
         self._connection.forget()
@@ -217,7 +211,7 @@ class Session:
             self._ready.set(session)
 
     def _changed(self, state: str) -> None:
-        if self._ending or state == "CONNECTED":  # which kazoo reports before it has logged in
+        if state == "CONNECTED":  # which kazoo reports before it has logged in
             return
         if self._ready.ready():
             self._ready = self._connection.handler.async_result()
@@ -296,12 +290,6 @@ class Sessions:
             thread.start()
         for thread in threads:
             thread.join()
-
-    def begin_end(self) -> None:
-        """The same where no thread can be started any more."""
-        give_up_at = self._clock() + CLOSE_WITHIN
-        for ended in [session.begin_end() for session in self]:
-            ended.wait(max(0.0, give_up_at - self._clock()))
 
     def forget(self) -> None:
         """In a forked child: they are the parent's."""

@@ -1,6 +1,5 @@
 """The store, and the heartbeat."""
 
-import atexit
 import sys
 import threading
 import time
@@ -35,7 +34,6 @@ class ZooKeeperStore:
 
     def forget(self) -> None:
         """In a forked child: the sessions are the parent's."""
-        self._heartbeat.forget()
         self._exchanges.forget()
         self._heartbeat = Heartbeat(self._exchanges)
 
@@ -59,7 +57,6 @@ class Heartbeat:
                     )
                     thread.start()
                     self._thread = thread
-                    atexit.register(self._at_exit)
 
     def end(self) -> None:
         """End the thread, and every session. While the interpreter shuts down, no thread runs that
@@ -70,15 +67,6 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join()
         self._exchanges.sessions.end()
-        self.forget()  # not before: the process may end in the middle of this
-
-    def forget(self) -> None:
-        """Do nothing at exit."""
-        atexit.unregister(self._at_exit)
-
-    def _at_exit(self) -> None:
-        """The process ends, and the client was not closed: its sessions need not outlive it."""
-        self._exchanges.sessions.begin_end()
 
     def _run(self) -> None:
         while not self._stop.wait(self._exchanges.pause):

@@ -13,7 +13,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from kazoo.protocol.serialization import Close, Connect, GetChildren
+from kazoo.protocol.serialization import Close, CloseInstance, Connect, GetChildren
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from holdfast.core.effects import Sleep
@@ -53,7 +53,7 @@ class VirtualConnection(Connection):
         """To which one it is connected, or was last."""
         self.handler.dispatch_callback = self._dispatch
         wakeup = SimpleNamespace(send=self._send_next)
-        self._connection = SimpleNamespace(_write_sock=wakeup, connection_stopped=None)
+        self._connection = SimpleNamespace(_write_sock=wakeup)
 
     def _reset_watchers(self) -> None:
         super()._reset_watchers()
@@ -67,6 +67,11 @@ class VirtualConnection(Connection):
         """Connect, again and again."""
         self._stopped.clear()
         self._connect()
+
+    def end(self, timeout: float) -> None:
+        """Request the end of the session."""
+        self._stopped.set()
+        self._enqueue(CloseInstance, None)
 
     def cut(self) -> None:
         """Close the connection, so that another server is tried; the session goes on."""
@@ -198,7 +203,7 @@ class ZooKeeperStore(Store):
         for each in list(self._activities):
             each.crash()
         for session in self._exchanges.sessions:
-            session.begin_end()
+            session.end()
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         if not self._beats:

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import Call, Place, Span
+from holdfast.engines.etcd.registry import Session
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
 from holdfast.lab.simulator.plan import Section, Task
@@ -39,15 +38,7 @@ def test_a_waiter_keeps_its_place_though_its_session_was_about_to_end() -> None:
     assert run.findings == ()
 
 
-def test_a_grant_without_a_look_at_the_own_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That the place before is gone would be taken for a grant."""
-    confirm = commands.confirm
-
-    def hasty(queue: Span, place: Place, lease: int, holder: str) -> Call:
-        call = confirm(queue, place, lease, holder)
-        del call.request.compare[0]
-        return call
-
-    monkeypatch.setattr(commands, "confirm", hasty)
-    labels = {finding.label for seed in (79, 156) for finding in play(draw(seed, ETCD)).findings}
-    assert "two holders at once" in labels
+def test_a_lease_that_rests_on_an_old_keep_alive_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "is_fresh", lambda session, since: session.granted)
+    labels = {finding.label for finding in play(draw(0, ETCD)).findings}
+    assert "lease without a quorum" in labels

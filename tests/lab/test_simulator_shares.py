@@ -64,12 +64,12 @@ def test_a_slot_too_many_is_found(monkeypatch: pytest.MonkeyPatch, engine: str) 
 
 
 def test_etcd_a_reader_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule: Any = etcd.Locks._watch
+    rule: Any = etcd.Locks._waits
 
     def rash(locks: Any, claim: Any, *arguments: Any) -> bool:
         return bool(claim.shares and rule(locks, claim, *arguments))
 
-    monkeypatch.setattr(etcd.Locks, "_watch", rash)
+    monkeypatch.setattr(etcd.Locks, "_waits", rash)
     assert BESIDE in crowd("etcd", *WRITER_AND_READER)
     assert "waiter overtaken" in crowd("etcd", *READERS_AND_WRITER)
 

@@ -992,8 +992,8 @@ PLANTED = [
     Mutant(
         "etcd: the fence is always 1",
         "engines/etcd/locks.py",
-        "                return Granted(claim.revision)\n            mine",
-        "                return Granted(1)\n            mine",
+        "    return Granted(claim.revision, ttl",
+        "    return Granted(1, ttl",
         contract("etcd", "fences"),
     ),
     Mutant(
@@ -1007,9 +1007,7 @@ PLANTED = [
     Mutant(
         "etcd: a place that is gone is a grant",
         "engines/etcd/locks.py",
-        "        if not claim.revision or not self._watch(claim, before, reply.header.revision):\n"
-        "            return None",
-        "        if not claim.revision or not self._watch(claim, before, reply.header.revision):\n"
+        "            claim.revision = 0\n            return None",
         "            return Granted(reply.header.revision)",
         "tests/engines/etcd/test_queue.py",
     ),
@@ -1050,9 +1048,9 @@ PLANTED = [
     ),
     Mutant(
         "etcd: a waiter joins the queue with a session that is about to end",
-        "engines/etcd/locks.py",
-        "        if session.is_due(now) and not (yield",
-        "        if not session.granted and not (yield",
+        "engines/etcd/registry.py",
+        "        return self.sent_at >= since - oldest(self.ttl)",
+        "        return self.granted",
         "tests/lab/test_simulator_etcd.py",
     ),
     Mutant(
@@ -1128,17 +1126,10 @@ PLANTED = [
     ),
     Mutant(
         "ZooKeeper: a break whose reply was lost breaks the next lock, too",
-        "engines/zookeeper/inspect.py",
-        "        if not broken:\n            [places]",
-        "        if broken is not None:\n            [places]",
+        "engines/zookeeper/exchanges.py",
+        "isinstance(first, (Break, Write))",
+        "isinstance(first, Write)",
         "tests/engines/zookeeper/test_queue.py -k breaks_no_other",
-    ),
-    Mutant(
-        "ZooKeeper: the age of a place that was found is unknown",
-        "engines/zookeeper/locks.py",
-        "        claim.created_at = written.ctime\n",
-        "",
-        "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
         "ZooKeeper: the fence is always 1",
@@ -1207,8 +1198,8 @@ PLANTED = [
     Mutant(
         "etcd: breaking takes the lock from another holder, too",
         "engines/etcd/inspect.py",
-        'wanted = [each for each in head if request.holder in ("", _holder(each))]',
-        "wanted = list(head)",
+        'wanted = [each for each in _head(queue) if request.holder in ("", _holder(each))]',
+        "wanted = _head(queue)",
         contract("etcd", "inspection"),
     ),
     Mutant(

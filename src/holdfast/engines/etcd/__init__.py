@@ -17,8 +17,7 @@ from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import compare
-from holdfast.engines.etcd.registry import Claim
-from holdfast.engines.etcd.sessions import oldest
+from holdfast.engines.etcd.registry import Claim, oldest
 from holdfast.engines.offload import WORKERS, Offloaded
 from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
 from holdfast.engines.urls import TLS_FILES, Options, read_endpoints

@@ -22,7 +22,6 @@ from holdfast.engines.etcd.protocol import (
     CREATION,
     DESCENDING,
     EQUAL,
-    GREATER,
     LEASE_GRANT,
     LEASE_KEEP_ALIVE,
     LEASE_REVOKE,
@@ -63,14 +62,6 @@ T = TypeVar("T")
 Calls: TypeAlias = Generator[Call | list[Call] | KeepAlives, Any, T]
 """An exchange with one endpoint: it yields a call, or several that go out together, and is sent the
 replies. It is closed in the middle if there is no reply, and begun again at another endpoint."""
-
-
-class Place(NamedTuple):
-    """A key, and the revisions at which it was created and written last."""
-
-    key: bytes
-    created: int
-    modified: int
 
 
 class Span(NamedTuple):
@@ -172,35 +163,17 @@ def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
     return _txn([_created(place, 0)], [put, *last], [_read({"key": place})])
 
 
-def confirm(queue: Span, place: Place, lease: int, holder: str) -> Call:
-    """If my place is as I know it and is the first, attach it to that etcd lease; else read it, and
-    who is before me."""
-    none_before = {
-        **_created(queue.first, place.created - 1),
-        "range_end": queue.end,
-        "result": GREATER,
-    }
-    before = _range(queue, DESCENDING, limit=1, max_create_revision=place.created - 1)
-    return _txn(
-        [_modified(place.key, place.modified), none_before],
-        [_put(place.key, holder.encode(), lease)],
-        [_read({"key": place.key}), _read(before)],
-    )
+def look(queue: Span, place: bytes, created: int) -> Call:
+    """If my place is there, created at that revision, read it, and who is before me."""
+    shares = shares_of(place)
+    before = _last(queue, shares, shares, created - 1)
+    return _txn([_created(place, created)], [_read({"key": place}), *before], [])
 
 
-def look(queue: Span, place: Place) -> Call:
-    """If my place is as I know it, read who is before me; else read it. Nothing is written: that a
-    shared place has its turn cannot be compared, but it stays true while the place is there."""
-    shares = shares_of(place.key)
-    before = _last(queue, shares, shares, place.created - 1)
-    return _txn([_modified(place.key, place.modified)], before, [_read({"key": place.key})])
-
-
-def attach(place: Place, lease: int, holder: str) -> Call:
-    """If my place is as I know it, attach it to another etcd lease; else read it. Its create
+def attach(place: bytes, modified: int, lease: int, holder: str) -> Call:
+    """If my place was written last at that revision, attach it to another etcd lease. Its create
     revision stays."""
-    put = _put(place.key, holder.encode(), lease)
-    return _txn([_modified(place.key, place.modified)], [put], [_read({"key": place.key})])
+    return _txn([_modified(place, modified)], [_put(place, holder.encode(), lease)], [])
 
 
 def delete(place: bytes, revision: int = 0) -> Call:
@@ -213,9 +186,9 @@ def find(key: bytes) -> Call:
     return _call(RANGE, key=key)
 
 
-def first_of(queue: Span, limit: int = 1) -> Call:
-    """The first in the queue, or as many (0: all), and how many there are."""
-    return _call(RANGE, **_range(queue, ASCENDING, limit))
+def places(queue: Span) -> Call:
+    """Read a queue, the first place first."""
+    return _call(RANGE, **_range(queue, ASCENDING))
 
 
 def page(span: Span, limit: int) -> Call:
@@ -288,7 +261,7 @@ def _last(queue: Span, shares: int, limit: int, created: int = 0) -> list[Part]:
     return [_read(_range(span, DESCENDING, limit, created)) for span in spans]
 
 
-def _range(queue: Span, order: int, limit: int, max_create_revision: int = 0) -> Part:
+def _range(queue: Span, order: int, limit: int = 0, max_create_revision: int = 0) -> Part:
     return {
         "key": queue.first,
         "range_end": queue.end,

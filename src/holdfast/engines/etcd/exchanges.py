@@ -14,6 +14,7 @@ from holdfast.core.messages import (
     Failed,
     Held,
     Inspect,
+    List,
     Read,
     Release,
     Request,
@@ -35,6 +36,14 @@ from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import TICK, Watches
 
 T = TypeVar("T")
+
+OTHERS: dict[type, Callable[..., Calls[Sequence[Answer]]]] = {
+    Inspect: inspect.inspect,
+    List: inspect.list_locks,
+    Break: inspect.break_lock,
+    Read: cells.read,
+    Write: cells.write,
+}
 
 CLOSE_WITHIN = 1.0
 """Seconds for the servers to answer when the client is closed."""
@@ -71,7 +80,7 @@ class Exchanges:
     def ask(self, requests: Sequence[Request], until: float) -> Effects[Sequence[Answer]]:
         """Answer each request, of which all are of a kind; `Failed` for what could not be answered
         by `until`."""
-        once = isinstance(requests[0], Write)  # what may have been done must not be done again
+        once = isinstance(requests[0], (Break, Write))
         answers = yield from self._exchange(self._steps(requests), until, once=once)
         return [answers] * len(requests) if isinstance(answers, Failed) else answers
 
@@ -98,15 +107,7 @@ class Exchanges:
             return partial(self._locks.release, cast("Sequence[Release]", requests), set())
         if isinstance(first, Extend):
             return partial(self._locks.extend, cast("Sequence[Extend]", requests), now)
-        if isinstance(first, Inspect):
-            return partial(inspect.inspect, first)
-        if isinstance(first, Break):
-            return partial(inspect.break_lock, first, {})
-        if isinstance(first, Read):
-            return partial(cells.read, first)
-        if isinstance(first, Write):
-            return partial(cells.write, first)
-        return partial(inspect.list_locks, first)
+        return partial(OTHERS[type(first)], first)
 
     def _exchange(
         self, begin: Callable[[], Calls[T]], until: float, *, once: bool = False

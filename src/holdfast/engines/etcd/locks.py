@@ -27,7 +27,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import Calls, KeepAlives, Place, queue_of, shares_of
+from holdfast.engines.etcd.commands import Calls, KeepAlives, queue_of, shares_of
 from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
     NO_SUCH_LEASE,
@@ -35,8 +35,7 @@ from holdfast.engines.etcd.connection import (
     Rejected,
     accepted,
 )
-from holdfast.engines.etcd.registry import Claim, Registry
-from holdfast.engines.etcd.sessions import Session
+from holdfast.engines.etcd.registry import Claim, Registry, Session
 from holdfast.engines.etcd.waiters import Watches
 from holdfast.engines.queue import HELD, in_the_way
 
@@ -58,24 +57,26 @@ class Locks:
         claim = self._registry.claim(request, ttl)
         claim.ends_at = inf
         if claim.doubtful:
-            found = accepted((yield commands.find(claim.place))).kvs
+            _note_place(claim, accepted((yield commands.find(claim.place))).kvs)
+            if not claim.revision:
+                claim = yield from self._restart(claim, request, ttl)
             claim.doubtful = False
-            _note_place(claim, found)
-            if not found:
-                claim = yield from self._restart(claim, request, ttl)
         for _ in range(TRIES):
-            if not claim.revision and claim.shares != request.shares:
+            if claim.session.retired and not claim.revision:
                 claim = yield from self._restart(claim, request, ttl)
-            if request.queue and not claim.revision:
-                before = yield from self._join(claim)
-                if before:
-                    return [HELD]
-            if claim.revision or not request.queue:
-                answer = yield from self._get(claim, ttl, asked_at)
-                if answer is not None:
-                    return [answer]
-            if not claim.revision and claim.session.retired:
-                claim = yield from self._restart(claim, request, ttl)
+            if not (yield from self._ensure_fresh(claim.session, asked_at)):
+                continue
+            if claim.revision:
+                answer = yield from self._look(claim, ttl, asked_at)
+            elif request.queue:
+                answer = yield from self._join(claim)
+            else:
+                answer = yield from self._take(claim)
+            if isinstance(answer, Granted):
+                self._watches.end(claim.holder)
+                claim.ends_at = asked_at + claim.session.ttl
+            if answer is not None:
+                return [answer]
         raise Rejected("the session of its place ended at every try")
 
     def _restart(self, claim: Claim, request: Acquire, ttl: int) -> Calls[Claim]:
@@ -86,47 +87,10 @@ class Locks:
         yield from self.revoke(self._registry.take_unused())
         return claim
 
-    def _join(self, claim: Claim) -> Calls[bool]:
-        """Go to the end of the queue; whether there is a place before."""
-        session, now = claim.session, self._clock()
-        if session.is_due(now) and not (yield from self._ensure_fresh(session, now)):
-            return False
-        claim.doubtful = True
-        queue = queue_of(claim.key)
-        reply = yield commands.join(queue, claim.place, session.lease, claim.holder)
-        claim.doubtful = False
-        if self._has_ended(session, reply):
-            return False
-        if not reply.succeeded:  # an earlier try was carried out late
-            _note_place(claim, reply.responses[0].response_range.kvs)
-            return False
-        claim.revision = claim.modified = reply.header.revision
-        before = [each for each in _in_order(reply.responses[1:]) if each.key != claim.place]
-        return self._watch(claim, before, claim.revision)
-
-    def _get(self, claim: Claim, ttl: int, asked_at: float) -> Calls[Answer | None]:
-        """Hold the lock if it is this claim's turn; None if its place or its session is gone."""
-        session = self._registry.session_for(claim, ttl)
-        if not (yield from self._ensure_fresh(session, asked_at)):
-            return None
-        if not claim.revision:
-            answer = yield from self._take(claim, session)
-        elif claim.shares == 1:
-            answer = yield from self._confirm(claim, session)
-        else:
-            answer = yield from self._confirm_share(claim, session)
-        if isinstance(answer, Granted):
-            self._watches.end(claim.holder)
-            self._registry.move(claim, session, list(claim.sessions))
-            claim.ends_at = asked_at + session.ttl
-            if session.ttl != ttl:
-                return Granted(answer.fence, ttl=session.ttl)
-        return answer
-
-    def _take(self, claim: Claim, session: Session) -> Calls[Answer | None]:
-        """Hold the lock if it is free, or there is room beside its holders and no client waits."""
-        self._registry.move(claim, session, list(claim.sessions))
-        queue, since = queue_of(claim.key), 0
+    def _take(self, claim: Claim) -> Calls[Answer | None]:
+        """Hold the lock if it is free, or there is room beside its holders and no client waits.
+        None if that has to be tried again."""
+        queue, session, since = queue_of(claim.key), claim.session, 0
         while True:
             claim.doubtful = True
             reply = yield commands.take(queue, claim.place, session.lease, claim.holder, since)
@@ -134,55 +98,73 @@ class Locks:
             if self._has_ended(session, reply):
                 return None
             if reply.succeeded:
-                claim.revision = claim.modified = reply.header.revision
-                return Granted(claim.revision)
+                claim.revision = reply.header.revision
+                return _granted(claim)
             mine, *others = reply.responses
             if mine.response_range.kvs:  # an earlier try was carried out late
                 _note_place(claim, mine.response_range.kvs)
                 return None
-            if _in_the_way(claim, _in_order(others)):
+            if _in_the_way(claim, others):
                 self._registry.close(claim)
                 yield from self.revoke(self._registry.take_unused())
                 return HELD
             since = reply.header.revision  # there is room, unless another one comes first
 
-    def _confirm(self, claim: Claim, session: Session) -> Calls[Answer | None]:
-        """Hold the lock if the place is there, and is the first."""
-        queue, place = queue_of(claim.key), _place(claim)
-        reply = yield commands.confirm(queue, place, session.lease, claim.holder)
+    def _join(self, claim: Claim) -> Calls[Answer | None]:
+        """Go to the end of the queue. None if nothing is in the way, or it must be tried again."""
+        session, queue = claim.session, queue_of(claim.key)
+        claim.doubtful = True
+        reply = yield commands.join(queue, claim.place, session.lease, claim.holder)
+        claim.doubtful = False
         if self._has_ended(session, reply):
             return None
-        if reply.succeeded:
-            claim.modified = reply.header.revision
-            return Granted(claim.revision)
-        mine, before = (each.response_range.kvs for each in reply.responses)
-        _note_place(claim, mine)
-        if not claim.revision or not self._watch(claim, before, reply.header.revision):
-            return None  # the place is gone, or the one before; or an earlier try was carried out
-        return HELD
+        if not reply.succeeded:  # an earlier try was carried out late
+            _note_place(claim, reply.responses[0].response_range.kvs)
+            return None
+        claim.revision = reply.header.revision
+        return HELD if self._waits(claim, reply.responses[1:], claim.revision) else None
 
-    def _confirm_share(self, claim: Claim, session: Session) -> Calls[Answer | None]:
-        """Hold the lock if the place is there, and has its turn."""
-        place = _place(claim)
-        reply = accepted((yield commands.look(queue_of(claim.key), place)))
-        if reply.succeeded:
-            if self._watch(claim, _in_order(reply.responses), reply.header.revision):
-                return HELD
-            reply = yield commands.attach(place, session.lease, claim.holder)
-            if self._has_ended(session, reply):
-                return None
-            if reply.succeeded:
-                claim.modified = reply.header.revision
-                return Granted(claim.revision)
-        _note_place(claim, reply.responses[0].response_range.kvs)
-        return None  # the place is gone, or an earlier try was carried out
+    def _look(self, claim: Claim, ttl: int, asked_at: float) -> Calls[Answer | None]:
+        """Hold the lock if the place is there, and has its turn. None if it is gone."""
+        reply = yield commands.look(queue_of(claim.key), claim.place, claim.revision)
+        if not accepted(reply).succeeded:
+            claim.revision = 0
+            return None
+        mine, *before = reply.responses
+        if self._waits(claim, before, reply.header.revision):
+            return HELD
+        is_there = yield from self._attach(claim, mine.response_range.kvs, ttl, asked_at)
+        return _granted(claim) if is_there else None
 
-    def _watch(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
-        """Watch what keeps the claim out, if there is anything."""
-        places = _in_the_way(claim, before)
-        if places:
+    def _waits(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
+        """Watch what keeps the claim out; False if there is nothing."""
+        if places := _in_the_way(claim, before):
             self._watches.watch(claim.holder, places, revision + 1)
         return bool(places)
+
+    def _attach(self, claim: Claim, found: Sequence[Any], ttl: float, since: float) -> Calls[bool]:
+        """Have the place attached to a session with at least that ttl, which lasts for it from
+        about `since`. False if the place, of which `found` was read, is gone."""
+        for _ in range(TRIES):
+            _note_place(claim, found)
+            if not claim.revision or not self._registry.is_wanted(claim):
+                return False
+            known = {each.lease: each for each in list(claim.sessions)}
+            session = now_in = known.get(found[0].lease)
+            if session is None or session.ttl < ttl:
+                session = self._registry.session_for(claim, ceil(ttl))
+            if (yield from self._ensure_fresh(session, since)):
+                if session is now_in:
+                    claim.session = session
+                    return True
+                modified = found[0].mod_revision
+                reply = yield commands.attach(claim.place, modified, session.lease, claim.holder)
+                if not self._has_ended(session, reply) and reply.succeeded:
+                    self._registry.move(claim, session, [now_in] if now_in else [])
+                    yield from self.revoke(self._registry.take_unused())
+                    return True
+            found = accepted((yield commands.find(claim.place))).kvs
+        raise Rejected("its place was changed at every try")
 
     def _has_ended(self, session: Session, reply: Any) -> bool:
         if isinstance(reply, ErrorReply) and reply.code is NO_SUCH_LEASE:
@@ -265,32 +247,13 @@ class Locks:
     def _move(self, claim: Claim, ttl: float, asked_at: float) -> Calls[Answer]:
         """Extend a lease whose place is to be attached to a session with a longer ttl, or may have
         been attached to one meanwhile: the place itself has which it is."""
-        for _ in range(TRIES):
-            if not claim.revision:
-                return NOT_YOURS
-            found = accepted((yield commands.find(claim.place))).kvs
-            if self._registry.find_held(claim.holder) is not claim:
-                return NOT_YOURS
-            _note_place(claim, found)
-            if not claim.revision:
-                return NOT_YOURS
-            known = {each.lease: each for each in list(claim.sessions)}
-            session = now_in = known.get(found[0].lease)
-            if session is None or session.ttl < ttl:
-                session = self._registry.session_for(claim, ceil(ttl))
-            if not (yield from self._ensure_fresh(session, self._clock())):
-                continue
-            if session is not now_in:
-                place = Place(claim.place, claim.revision, found[0].mod_revision)
-                reply = yield commands.attach(place, session.lease, claim.holder)
-                if self._has_ended(session, reply) or not reply.succeeded:
-                    continue
-                self._registry.move(claim, session, [now_in] if now_in else [])
-                yield from self.revoke(self._registry.take_unused())
-            claim.session = session
-            claim.ends_at = max(claim.ends_at, asked_at + ttl)
-            return DONE
-        raise Rejected("its place was changed at every try")
+        if not claim.revision:
+            return NOT_YOURS
+        found = accepted((yield commands.find(claim.place))).kvs
+        if not (yield from self._attach(claim, found, ttl, self._clock())):
+            return NOT_YOURS
+        claim.ends_at = max(claim.ends_at, asked_at + ttl)
+        return DONE
 
     def release(self, requests: Sequence[Release], released: set[str]) -> Calls[list[Answer]]:
         """Delete the places of these holders, all together.
@@ -327,22 +290,19 @@ class Locks:
         return [DONE if request.holder in released else NOT_YOURS for request in requests]
 
 
-def _place(claim: Claim) -> Place:
-    return Place(claim.place, claim.revision, claim.modified)
+def _granted(claim: Claim) -> Granted:
+    return Granted(claim.revision, ttl=claim.session.ttl)
 
 
-def _in_order(responses: Sequence[Any]) -> list[Any]:
-    """The places that were read."""
+def _in_the_way(claim: Claim, responses: Sequence[Any]) -> Sequence[bytes]:
+    """Which of the places that were read keep the claim out."""
     found = [each for response in responses for each in response.response_range.kvs]
-    return sorted(found, key=attrgetter("create_revision"))
-
-
-def _in_the_way(claim: Claim, before: Sequence[Any]) -> Sequence[bytes]:
-    return in_the_way([each.key for each in before], claim.shares, shares_of)
+    found.sort(key=attrgetter("create_revision"))
+    before = [each.key for each in found if each.key != claim.place]
+    return in_the_way(before, claim.shares, shares_of)
 
 
 def _note_place(claim: Claim, found: Sequence[Any]) -> None:
-    """Note what was read of its place: its revisions; or that it is gone, or another one."""
+    """Note what was read of its place: its revision, or 0 if it is gone, or another one."""
     same = found and claim.revision in (0, found[0].create_revision)
     claim.revision = found[0].create_revision if same else 0
-    claim.modified = found[0].mod_revision if same else 0

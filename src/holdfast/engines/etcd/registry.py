@@ -1,7 +1,8 @@
 """What a client has, or may have, on the servers.
 
 1. A *session* is an etcd lease that this client keeps alive, with an id that is chosen here. There
-   is a joint one for each ttl, for all locks that are renewed; any other has one of its own.
+   is a joint one for each ttl, for all locks that are renewed; any other has one of its own. It
+   lasts for its ttl from when the last keep-alive was sent that was answered.
 2. A *claim* is what one holder has: its place in the queue, a key that is attached to a session.
    While it waits, that is a joint session of at most `WAITING` seconds, so that a client that dies
    does not block those behind it for longer.
@@ -27,7 +28,54 @@ from math import inf
 from holdfast.core.messages import Acquire
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import place_of
-from holdfast.engines.etcd.sessions import WAITING, Session
+
+WAITING = 5
+"""Seconds after which a client that waits and dies is out of every queue."""
+
+OLDEST = 1.0
+"""A new lease may rest on a keep-alive that was sent at most this many seconds before the lease was
+asked for; or a tenth of the ttl, if that is less."""
+
+
+def oldest(ttl: float) -> float:
+    """How old the last keep-alive may be when a lease of that ttl begins."""
+    return min(ttl / 10, OLDEST)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One etcd lease, to which keys are attached. They end with it."""
+
+    ttl: int
+    """In seconds: as asked for, then as granted."""
+    is_joint: bool
+    """Whether it is that of all claims which are renewed, and have this ttl."""
+    asked_for: int
+    """The ttl as asked for."""
+    lease: int
+    """The id of the etcd lease."""
+    granted: bool = False
+    """Whether the servers have confirmed that it exists."""
+    sent_at: float = -inf
+    """The instant before the last grant or keep-alive left that was answered."""
+    claims: "dict[Claim, None]" = field(default_factory=dict)
+    """Those whose place is attached to it, or may be."""
+    strays: dict[bytes, None] = field(default_factory=dict)
+    """Keys that may be attached to it although no claim needs them."""
+    retired: bool = False
+    """Whether it gets no new claims."""
+
+    def is_fresh(self, since: float) -> bool:
+        """Whether a lease that was asked for at that instant can rest on it."""
+        return self.sent_at >= since - oldest(self.ttl)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it must be kept alive for those that wait on it."""
+        return self.sent_at + self.ttl / 3 <= now
+
+    def kept(self, sent_at: float, ttl: int) -> None:
+        """The servers have granted it, or kept it alive."""
+        self.granted, self.sent_at, self.ttl = True, max(self.sent_at, sent_at), ttl
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +96,6 @@ class Claim:
     """Whether its lease is renewed, and on a joint session."""
     revision: int = 0
     """At which the place was created; 0 if there is none, or that is unknown."""
-    modified: int = 0
-    """At which it was written last, as far as is known."""
     doubtful: bool = False
     """Whether a place was asked for, and the reply was lost."""
     ends_at: float = inf
@@ -122,12 +168,9 @@ class Registry:
             return claim
 
     def session_for(self, claim: Claim, ttl: int) -> Session:
-        """The session of that ttl for the lease of a claim."""
+        """A session of that ttl that the place of a claim can move to."""
         with self._mutex:
-            own = (each for each in claim.sessions if not each.is_joint and not each.retired)
-            session = next((each for each in own if each.asked_for == ttl), None)
-            if session is None:
-                session = self._session(ttl, is_joint=claim.is_renewed)
+            session = self._session(ttl, is_joint=claim.is_renewed)
             claim.need(session)  # so that it is not revoked meanwhile
             return session
 
@@ -168,6 +211,10 @@ class Registry:
             if self.claims.get(claim.holder) is claim:  # else it was released meanwhile
                 claim.need(session)
             claim.session = session
+
+    def is_wanted(self, claim: Claim) -> bool:
+        """Whether it was neither released nor given up meanwhile."""
+        return self.claims.get(claim.holder) is claim and not claim.leaving
 
     def find_held(self, holder: str) -> Claim | None:
         """The claim of this holder, if that has a lease; it may have expired."""
@@ -232,9 +279,13 @@ class Registry:
                 self._host.notify(claim.holder)
 
     def take_unused(self) -> list[int]:
-        """The etcd leases that are to be revoked: of retired sessions without claims."""
+        """The etcd leases that are to be revoked: of sessions that will have no claims."""
         with self._mutex:
-            unused = [each for each in self._sessions if not each.claims and not each.in_use]
+            unused = [
+                each
+                for each in self._sessions
+                if not each.claims and (each.retired or not each.is_joint)
+            ]
             for each in unused:
                 self._sessions.pop(each, None)
         return [each.lease for each in unused]

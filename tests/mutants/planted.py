@@ -1058,7 +1058,7 @@ PLANTED = [
         "engines/etcd/locks.py",
         "                released.add(claim.holder)\n",
         "                released = {*released, claim.holder}\n",
-        "tests/engines/etcd/test_lost_replies.py -k session_of_its_own",
+        "tests/engines/etcd/test_lost_replies.py -k retired_session",
     ),
     Mutant(
         "queue: readers and writers hold the lock together",
@@ -1130,6 +1130,13 @@ PLANTED = [
         "isinstance(first, (Break, Write))",
         "isinstance(first, Write)",
         "tests/engines/zookeeper/test_queue.py -k breaks_no_other",
+    ),
+    Mutant(
+        "ZooKeeper: the age of a place that was found is unknown",
+        "engines/zookeeper/locks.py",
+        "        claim.created_at = written.ctime\n",
+        "",
+        "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
         "ZooKeeper: the fence is always 1",
@@ -1205,7 +1212,7 @@ PLANTED = [
     Mutant(
         "ZooKeeper: breaking takes the lock from another holder, too",
         "engines/zookeeper/inspect.py",
-        "not only or p.secret == secret_of(only)",
+        "not only or p.secret == commands.secret_of(only)",
         "True",
         contract("zookeeper", "inspection"),
     ),

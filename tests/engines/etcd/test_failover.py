@@ -83,8 +83,6 @@ def test_closed_doors_are_not_waited_for(connections: Connections, clock: Time) 
         *"abca"
     ]
     assert clock.now == 0.0
-    connections.answered(connections["c"])
-    assert ask(Failover(connections, clock, 1.0, once=False), clock, lambda name: CLOSED)[0] == "c"
 
 
 def test_what_may_have_been_done_is_asked_once(connections: Connections, clock: Time) -> None:

@@ -8,16 +8,16 @@ import pytest
 
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Release
 from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
+from holdfast.engines.etcd.commands import Call, Calls
 from holdfast.engines.etcd.connection import read_error
 from holdfast.engines.etcd.locks import Locks
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, Method
+from holdfast.engines.etcd.protocol import Method
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
 from holdfast.lab.simulator.etcd.server import Keyspace
 from tests.engines.meanwhile import meanwhile
 
-Step = Call | list[Call] | KeepAlives
+Step = Call | list[Call]
 
 
 class Clock:
@@ -54,8 +54,6 @@ class Server:
 
     def perform(self, step: Step) -> list[Any]:
         with self._mutex:
-            if isinstance(step, KeepAlives):
-                return [self._perform(LEASE_KEEP_ALIVE, each).TTL for each in step.requests]
             return [self._perform(*each) for each in (step if isinstance(step, list) else [step])]
 
     def _perform(self, method: Method, request: Any) -> Any:
@@ -87,7 +85,7 @@ class Exchange:
             self.arrive()
             replies, self._replies = self._replies, None
             if self.answers is None and replies is not None:
-                several = isinstance(self._step, (list, KeepAlives))
+                several = isinstance(self._step, list)
                 try:
                     self._step = self._steps.send(replies if several else replies[0])
                 except StopIteration as end:
@@ -113,11 +111,9 @@ def server(host: StoreHost) -> Server:
     return Server(host.clock)
 
 
-@pytest.fixture(params=["joint", "its own"])
-def held(request: pytest.FixtureRequest, server: Server, locks: Locks, registry: Registry) -> Claim:
-    """One whose session is that of other claims, or its own."""
-    acquire = Acquire("door", "ann", 4.0, renew=request.param == "joint")
-    [answer] = Exchange(server, locks.acquire(acquire, 0.0)).ends()
+@pytest.fixture
+def held(server: Server, locks: Locks, registry: Registry) -> Claim:
+    [answer] = Exchange(server, locks.acquire(Acquire("door", "ann", 4.0), 0.0)).ends()
     assert isinstance(answer, Granted)
     claim = registry.find_held("ann")
     assert claim

@@ -18,7 +18,6 @@ from holdfast.core.messages import (
     NotYours,
     Release,
 )
-from holdfast.drivers.common import clock
 from holdfast.engines.etcd.registry import WAITING
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
@@ -239,12 +238,14 @@ def test_giving_back(server: EtcdServer, store: UnreliableStore, fate: Fate) -> 
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_giving_back_a_lease_with_a_session_of_its_own(
+def test_giving_back_the_last_lease_of_a_retired_session(
     server: EtcdServer, store: UnreliableStore, fate: Fate
 ) -> None:
     """Its place was deleted; what is lost is the end of its session, which has nothing any more."""
-    [granted] = store.ask([Acquire("door", "ann", 30, renew=False)], clock() + 10)
-    assert isinstance(granted, Granted)
+    assert isinstance(ask(store, taking("ann")), Granted)
+    with store.losing(0, "request lost"):
+        ask(store, Acquire("gate", "ben", 30))
+    ask(store, Release("gate", "ben"))
     with store.losing(1, fate, end=2) as loss:
         assert isinstance(ask(store, Release("door", "ann")), Done)
     loss.arrive()

@@ -6,8 +6,8 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 import holdfast.engines.etcd
-from holdfast.engines.etcd.examine import ALARM, MEMBER_LIST, STATUS
-from holdfast.engines.etcd.protocol import METHODS, read_proto
+from holdfast.engines.etcd import examine, protocol
+from holdfast.engines.etcd.protocol import Method, read_proto
 
 FOLDER = Path(holdfast.engines.etcd.__file__).parent
 
@@ -37,7 +37,9 @@ def test_every_message_is_used() -> None:
         message.name: {field.type_name.rpartition(".")[2] for field in message.field}
         for message in file.message_type
     }
-    names = [method.path.rpartition("/")[2] for method in (*METHODS, *EXAMINED)]
+    known = (*vars(protocol).values(), *vars(examine).values())
+    methods = [each for each in known if isinstance(each, Method)]
+    names = [method.path.rpartition("/")[2] for method in methods]
     reached = {name + end for name in names for end in ("Request", "Response")}
     while more := set().union(*(fields[name] for name in reached)) - reached - {""}:
         reached |= more

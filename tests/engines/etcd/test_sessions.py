@@ -19,8 +19,8 @@ from holdfast.core.messages import (
     Release,
 )
 from holdfast.drivers.common import clock
-from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Connection, Rejected
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
@@ -166,7 +166,7 @@ def test_a_keep_alive_that_is_refused(
     send = store._send
 
     def refuse(step: Step, connection: Connection, until: float) -> Any:
-        if isinstance(step, KeepAlives):
+        if step[0].method is LEASE_KEEP_ALIVE:
             raise Rejected("permission denied")
         return send(step, connection, until)
 

@@ -10,12 +10,12 @@ from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster
-from holdfast.engines.etcd.commands import Call, KeepAlives
+from holdfast.engines.etcd.commands import Call
 from holdfast.engines.etcd.connection import Connection, NoAnswer
 from holdfast.engines.etcd.threads import EtcdStore
 from tests.equipment.servers.etcd import EtcdServer
 
-Step = list[Call] | KeepAlives
+Step = list[Call]
 Fate = Literal["request lost", "reply lost", "late", "none"]
 
 

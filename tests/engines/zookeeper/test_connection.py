@@ -104,7 +104,7 @@ def test_a_result(promise: Promise) -> None:
     assert not promise.ready()
     assert not promise.wait(0.001)
     with pytest.raises(_Threads.timeout_exception):
-        promise.get_nowait()
+        promise.get(timeout=0.001)
     promise.set(7)
     assert promise.wait()
     assert promise.successful()

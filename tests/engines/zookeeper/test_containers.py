@@ -1,16 +1,12 @@
 """Queues are made when they are needed, and the server removes those that are empty."""
 
 import pytest
-from kazoo.protocol.serialization import Create2
 from kazoo.security import READ_ACL_UNSAFE
 
 import holdfast
 from tests.engines.zookeeper.glimpse import LOCKS, outsider
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
-
-NO_SUCH_REQUEST = 99
-"""A server answers it as an old one answers what came after its time, and hangs up."""
 
 
 def test_empty_queues_are_removed_by_the_server(server: ZooKeeperServer) -> None:
@@ -47,14 +43,3 @@ def test_who_may_not_make_a_queue_is_told(server: ZooKeeperServer) -> None:
             pytest.raises(holdfast.EngineUnavailable, match="NoAuth"),
         ):
             client.lock("door", ttl=20).acquire(blocking=False)
-
-
-def test_a_server_that_is_too_old_is_told_of(
-    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with holdfast.Client(server.url) as client:
-        with client.lock("modern", ttl=20):
-            pass
-        monkeypatch.setattr(Create2, "type", NO_SUCH_REQUEST)
-        with pytest.raises(holdfast.EngineUnavailable, match="too old"):
-            client.lock("modern", ttl=20).acquire(blocking=False)

@@ -124,7 +124,7 @@ def test_a_server_that_is_cut_off_right_after_a_renewal(parted: ZooKeeperEnsembl
         assert lease
         waiting = pool.submit(lucky.lock("edge", ttl=9).acquire)
         wait_for(lambda: (info := unlucky.inspect("edge")) is not None and info.waiters == 1)
-        unlucky._driver._store._heartbeat._stop.set()  # type: ignore[attr-defined]
+        unlucky._driver._store._stop.set()  # type: ignore[attr-defined]
         began = time.monotonic()
         wait_for(lambda: time.monotonic() > began + 2.5)  # nothing is heard of it for a while
         lease.extend()
@@ -152,7 +152,7 @@ def test_one_who_is_first_in_an_old_state_only(parted: ZooKeeperEnsemble) -> Non
             assert isinstance(store.ask([waiting], time.monotonic() + 30)[0], Held)
             lease.release()
             wait_for(lambda: len(places(eye, "stale")) == 1)
-            store._heartbeat._stop.set()  # type: ignore[attr-defined]  # reads would wait behind it
+            store._stop.set()  # type: ignore[attr-defined]  # reads would wait behind it
             parted.cut_off(follower)
             theirs = lucky.lock("stale", ttl=8).acquire(timeout=20)
             assert theirs

@@ -10,7 +10,7 @@ import pytest
 from kazoo.exceptions import NoNodeError, RuntimeInconsistency
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Held
 from holdfast.engines.zookeeper.commands import Tree, name_of
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
@@ -198,6 +198,22 @@ def test_a_release_that_meets_another_one_is_confirmed(
     next(second)
     with meanwhile(line, ("release",), lambda: second.send([NoNodeError()])):
         assert end_of(first, [None]) == [DONE]
+
+
+def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
+    locks: Locks, claim: Claim, registry: Registry
+) -> None:
+    """The age of the place before is told by when its own was made, also if that was found."""
+    claim.place, claim.doubtful = "", True  # the reply to the join was lost
+    steps = locks.acquire(Acquire("job", "ann", 10.0, once=True), 0.0)
+    first, mine = (name_of(1, holder, number, 1) for number, holder in enumerate(("ben", "ann")))
+    a_minute_later: Any = SimpleNamespace(czxid=7, ctime=61_000)
+    next(steps)
+    steps.send([None, [first, mine]])  # it is found
+    steps.send([a_minute_later, [first, mine]])
+    steps.send([SimpleNamespace(ctime=1_000)])
+    [answer] = end_of(steps, [None])
+    assert isinstance(answer, Held)
 
 
 @pytest.mark.parametrize("ttl", [10.0, 60.0])

@@ -91,6 +91,27 @@ class TestShares(QueueShares):
             crowd = [stack.enter_context(holdfast.Client(server.url, ttl=20)) for _ in range(6)]
             race(crowd, pool, rounds=3)
 
+    def test_a_try_of_another_kind_refuses_no_reader(
+        self,
+        clients: Clients,
+        eye: KazooClient,
+        pool: ThreadPoolExecutor,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A writer that tries once has a place for a moment: a reader looks again then."""
+        monkeypatch.setattr(locks, "OLD_ENOUGH", 600.0)
+        made = {"ephemeral": True, "sequence": True}
+        reader = eye.create(f"{QUEUE}/1f_reader=0_w", b"20 0 reader", makepath=True, **made)
+        writer = eye.create(f"{QUEUE}/1f_writer_", b"20 0 writer", **made)
+        trying = pool.submit(clients[0].rwlock("door").read.acquire, blocking=False)
+        wait_for(lambda: len(places(eye, "door")) == 3)
+        eye.delete(writer)
+        lease = trying.result(30)
+        assert lease
+        assert clients[1].lock("door").acquire(blocking=False) is None
+        lease.release()
+        eye.delete(reader)
+
     def test_a_share_whose_reply_was_lost_is_found_again(
         self, server: ZooKeeperServer, eye: KazooClient, pool: ThreadPoolExecutor
     ) -> None:

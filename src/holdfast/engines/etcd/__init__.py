@@ -4,7 +4,6 @@ A URL names the members of the cluster. `commands` has what is sent to them, `lo
 `cells` the exchanges, and `threads` the store; under asyncio, worker threads use that.
 """
 
-from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
@@ -13,11 +12,13 @@ import google.protobuf  # noqa: F401 - so that its absence is reported before an
 import grpc
 from grpc.experimental.gevent import init_gevent
 
-from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
-from holdfast.core.records import Finding, Guarantees, NodeInfo
+from holdfast.core.ports import Engine, Store, StoreHost
+from holdfast.core.records import Guarantees
 from holdfast.engines.etcd.connection import Cluster
+from holdfast.engines.etcd.examine import examine, nodes
 from holdfast.engines.etcd.guard import compare
 from holdfast.engines.etcd.registry import Claim, oldest
+from holdfast.engines.etcd.threads import EtcdStore
 from holdfast.engines.offload import WORKERS, Offloaded
 from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
 from holdfast.engines.urls import TLS_FILES, Options, read_endpoints
@@ -69,39 +70,22 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     claims: dict[str, Claim] = {}
 
     def connect(host: StoreHost) -> Store:
-        from holdfast.engines.etcd.threads import EtcdStore
-
         return EtcdStore(cluster, host, claims)
-
-    def connect_async(host: StoreHost) -> AsyncStore:
-        return Offloaded(connect(host), "etcd", host.clock, WORKERS)
-
-    def examine(ttl: float) -> Iterable[Finding]:
-        from holdfast.engines.etcd.examine import examine
-
-        return examine(cluster, ttl)
-
-    def nodes() -> Sequence[NodeInfo]:
-        from holdfast.engines.etcd.examine import nodes
-
-        return nodes(cluster)
 
     return Engine(
         GUARANTEES,
         drift,
         connect,
-        connect_async,
+        lambda host: Offloaded(connect(host), "etcd", host.clock, WORKERS),
         comparison=partial(compare, claims),
         no_sharing="",
-        examine=examine,
-        nodes=nodes,
+        examine=partial(examine, cluster),
+        nodes=partial(nodes, cluster),
     )
 
 
-@cache
-def _wait_as_gevent_does() -> None:
-    """gRPC waits in C, which would stop all greenlets. Once: a second call would begin anew."""
-    init_gevent()
+_wait_as_gevent_does = cache(init_gevent)
+"""gRPC waits in C, which would stop all greenlets. Once: a second call would begin anew."""
 
 
 def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:

@@ -5,61 +5,28 @@ the lock. The value of a key is its holder. A cell is `name\\0cell`. No name con
 cannot be confused, and the keys are in the order of the names.
 
 The place of a semaphore or a read lock begins with its shares, `3/place` or `0/place`; without that
-it is exclusive. `engines.queue` has the rules. The keys of a kind are side by side, so that a read
-lock is granted in one transaction if there are none of another kind.
-
-The parts of a message are dictionaries: messages of their own, which are copied into the whole,
-would take three times as long to make, and that is 2 % of what a lock costs.
+it is exclusive. `engines.queue` has the rules.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from holdfast.engines.etcd.protocol import (
-    ASCENDING,
-    AUTHENTICATE,
-    BY_CREATION,
-    CREATION,
-    DESCENDING,
-    EQUAL,
-    LEASE_GRANT,
-    LEASE_KEEP_ALIVE,
-    LEASE_REVOKE,
-    LEASE_TIME_TO_LIVE,
-    LESS,
-    MODIFICATION,
-    NO_PUTS,
-    RANGE,
-    TXN,
-    WATCH,
-    Compare,
-    Method,
-)
+from holdfast.engines.etcd import protocol
+from holdfast.engines.etcd.protocol import Compare, Method
 
 Part: TypeAlias = dict[str, Any]
-"""Of a message: its fields."""
+"""Of a message: its fields. A message of its own would take three times as long to make."""
 
 
 class Call(NamedTuple):
-    """One call, with one reply."""
+    """One call, with one reply; over a stream of its own where the method has streams."""
 
     method: Method
     request: Any
 
 
-class KeepAlives(NamedTuple):
-    """Keep these etcd leases alive, over one stream; the reply has a ttl for each, 0 for dead."""
-
-    leases: Sequence[int]
-
-    @property
-    def requests(self) -> list[Any]:
-        """One for each."""
-        return [LEASE_KEEP_ALIVE.request(ID=lease) for lease in self.leases]
-
-
 T = TypeVar("T")
-Calls: TypeAlias = Generator[Call | list[Call] | KeepAlives, Any, T]
+Calls: TypeAlias = Generator[Call | list[Call], Any, T]
 """An exchange with one endpoint: it yields a call, or several that go out together, and is sent the
 replies. It is closed in the middle if there is no reply, and begun again at another endpoint."""
 
@@ -121,37 +88,42 @@ def lock_of(place: bytes) -> str | None:
 
 def log_in(user: str, password: str) -> Call:
     """Log in; the reply has a token."""
-    return _call(AUTHENTICATE, name=user, password=password)
+    return _call(protocol.AUTHENTICATE, name=user, password=password)
 
 
 def grant(lease: int, ttl: int) -> Call:
     """Create an etcd lease of that many seconds."""
-    return _call(LEASE_GRANT, ID=lease, TTL=ttl)
+    return _call(protocol.LEASE_GRANT, ID=lease, TTL=ttl)
 
 
 def revoke(lease: int) -> Call:
     """End an etcd lease, and delete the keys that are attached to it."""
-    return _call(LEASE_REVOKE, ID=lease)
+    return _call(protocol.LEASE_REVOKE, ID=lease)
+
+
+def keep_alive(lease: int) -> Call:
+    """Begin the ttl of an etcd lease anew; the reply has a ttl of 0 if it has ended."""
+    return _call(protocol.LEASE_KEEP_ALIVE, ID=lease)
 
 
 def time_to_live(lease: int, *, keys: bool = False) -> Call:
     """How long an etcd lease has, and the keys that are attached to it."""
-    return _call(LEASE_TIME_TO_LIVE, ID=lease, keys=keys)
+    return _call(protocol.LEASE_TIME_TO_LIVE, ID=lease, keys=keys)
 
 
 def take(queue: Span, place: bytes, lease: int, holder: str, since: int = 0) -> Call:
     """If no place has come since that revision, at which there was room, be one more; else read my
-    place, and what is in the queue. A read lock needs to know of other kinds only."""
+    place, and what is in the queue."""
     shares = shares_of(place)
-    if shares:
-        free = [{**_created(queue.first, since + 1), "range_end": queue.end, "result": LESS}]
-    else:
-        others = _other_kinds(queue, shares)
-        free = [{**_created(each.first, 0), "range_end": each.end} for each in others]
+    free = {
+        **_created(queue.first, since + 1),
+        "range_end": queue.end,
+        "result": protocol.LESS,
+    }
     return _txn(
-        [_created(place, 0), *free],
+        [_created(place, 0), free],
         [_put(place, holder.encode(), lease)],
-        [_read({"key": place}), *_last(queue, shares, shares)],
+        [_read({"key": place}), _last(queue, shares)],
     )
 
 
@@ -159,15 +131,14 @@ def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
     """Go to the end of the queue, and read who is before me; read my place if there is one."""
     shares = shares_of(place)
     put = _put(place, holder.encode(), lease)
-    last = _last(queue, shares, shares + 1)  # the last one of all is mine
-    return _txn([_created(place, 0)], [put, *last], [_read({"key": place})])
+    last = _last(queue, shares and shares + 1)  # the last one of all is mine
+    return _txn([_created(place, 0)], [put, last], [_read({"key": place})])
 
 
 def look(queue: Span, place: bytes, created: int) -> Call:
     """If my place is there, created at that revision, read it, and who is before me."""
-    shares = shares_of(place)
-    before = _last(queue, shares, shares, created - 1)
-    return _txn([_created(place, created)], [_read({"key": place}), *before], [])
+    before = _last(queue, shares_of(place), created - 1)
+    return _txn([_created(place, created)], [_read({"key": place}), before], [])
 
 
 def attach(place: bytes, modified: int, lease: int, holder: str) -> Call:
@@ -183,17 +154,17 @@ def delete(place: bytes, revision: int = 0) -> Call:
 
 def find(key: bytes) -> Call:
     """Read one key."""
-    return _call(RANGE, key=key)
+    return _call(protocol.RANGE, key=key)
 
 
 def places(queue: Span) -> Call:
     """Read a queue, the first place first."""
-    return _call(RANGE, **_range(queue, ASCENDING))
+    return _call(protocol.RANGE, **_range(queue, protocol.ASCENDING))
 
 
 def page(span: Span, limit: int) -> Call:
     """Some keys, in their order."""
-    return _call(RANGE, key=span.first, range_end=span.end, limit=limit, keys_only=True)
+    return _call(protocol.RANGE, key=span.first, range_end=span.end, limit=limit, keys_only=True)
 
 
 def replace(key: bytes, value: bytes, version: int) -> Call:
@@ -208,28 +179,43 @@ def same_place(place: bytes, revision: int) -> Any:
 
 def watch(number: int, place: bytes, since: int) -> Any:
     """Report when this key is deleted, from that revision on."""
-    created = {"key": place, "start_revision": since, "filters": [NO_PUTS], "watch_id": number}
-    return WATCH.request(create_request=created)
+    created = {
+        "key": place,
+        "start_revision": since,
+        "filters": [protocol.NO_PUTS],
+        "watch_id": number,
+    }
+    return protocol.WATCH.request(create_request=created)
 
 
 def unwatch(number: int) -> Any:
     """End a watch."""
-    return WATCH.request(cancel_request={"watch_id": number})
+    return protocol.WATCH.request(cancel_request={"watch_id": number})
 
 
 def _created(key: bytes, revision: int) -> Part:
     """Holds if the key was created at that revision; 0: if it is not there."""
-    return {"target": CREATION, "result": EQUAL, "key": key, "create_revision": revision}
+    return {
+        "target": protocol.CREATION,
+        "result": protocol.EQUAL,
+        "key": key,
+        "create_revision": revision,
+    }
 
 
 def _modified(key: bytes, revision: int) -> Part:
     """Holds if the key was written last at that revision. So a call that comes late, when another
     try was carried out, does nothing."""
-    return {"target": MODIFICATION, "result": EQUAL, "key": key, "mod_revision": revision}
+    return {
+        "target": protocol.MODIFICATION,
+        "result": protocol.EQUAL,
+        "key": key,
+        "mod_revision": revision,
+    }
 
 
 def _txn(compare: list[Part], success: list[Part], failure: list[Part]) -> Call:
-    return _call(TXN, compare=compare, success=success, failure=failure)
+    return _call(protocol.TXN, compare=compare, success=success, failure=failure)
 
 
 def _call(method: Method, **fields: Any) -> Call:
@@ -248,17 +234,10 @@ def _read(span: Part) -> Part:
     return {"request_range": span}
 
 
-def _other_kinds(queue: Span, shares: int) -> list[Span]:
-    """Where the places with other shares are: before and after those with these."""
-    same = queue.first + b"%d/" % shares
-    return [Span(queue.first, same), Span(same[:-1] + b"0", queue.end)]
-
-
-def _last(queue: Span, shares: int, limit: int, created: int = 0) -> list[Part]:
-    """Read what may keep a place with these shares out: the last places, created no later than
-    that; for a read lock the last ones of other kinds."""
-    spans, limit = ([queue], limit) if shares else (_other_kinds(queue, shares), 1)
-    return [_read(_range(span, DESCENDING, limit, created)) for span in spans]
+def _last(queue: Span, limit: int, created: int = 0) -> Part:
+    """Read so many of the last places (0: all), created no later than that: what may keep one out
+    that has as many shares."""
+    return _read(_range(queue, protocol.DESCENDING, limit, created))
 
 
 def _range(queue: Span, order: int, limit: int = 0, max_create_revision: int = 0) -> Part:
@@ -267,6 +246,6 @@ def _range(queue: Span, order: int, limit: int = 0, max_create_revision: int = 0
         "range_end": queue.end,
         "limit": limit,
         "sort_order": order,
-        "sort_target": BY_CREATION,
+        "sort_target": protocol.BY_CREATION,
         "max_create_revision": max_create_revision,
     }

@@ -40,8 +40,6 @@ SHORTEST = 0.001
 PAUSE = 0.1
 """Seconds before the same endpoint is asked again; gRPC takes as long to reconnect."""
 
-CLOSED = "the client was closed"
-
 Code = grpc.StatusCode
 NO_SUCH_LEASE = Code.NOT_FOUND
 LEASE_EXISTS = Code.FAILED_PRECONDITION
@@ -92,11 +90,6 @@ class ErrorReply(NamedTuple):
     code: Any
     why: str
 
-    @property
-    def rejection(self) -> Rejected:
-        """For a caller that did not expect an error."""
-        return Rejected(self.why, inf if self.code in FOR_GOOD else None)
-
 
 def read_error(error: grpc.RpcError) -> ErrorReply:
     """What an error of a call means: a refusal is returned, `NoAnswer` is raised."""
@@ -114,7 +107,7 @@ def read_error(error: grpc.RpcError) -> ErrorReply:
 def accepted(reply: Any) -> Any:
     """The reply; an error is raised as `Rejected`."""
     if isinstance(reply, ErrorReply):
-        raise reply.rejection
+        raise Rejected(reply.why, inf if reply.code in FOR_GOOD else None)
     return reply
 
 
@@ -193,12 +186,7 @@ class Connections:
         self._failed.add(connection.name)
 
     def answered(self, connection: Connection) -> None:
-        """Use this one from now on."""
-        if connection.name != self.order[0]:
-            self.order = [
-                connection.name,
-                *(each for each in self.order if each != connection.name),
-            ]
+        """It has answered: it does not fail any more."""
         if connection.name in self._failed:
             self._failed.discard(connection.name)
             if len(self.order) > 1:
@@ -265,7 +253,7 @@ class Failover:
             if self._errors and now >= self._until:
                 return
             if self._connections.closed:
-                self._errors[name] = CLOSED
+                self._errors[name] = "the client was closed"
                 return
             yield self._connections[name], self._until if alone else now + (self._until - now) / 2
 

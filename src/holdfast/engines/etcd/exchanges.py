@@ -22,7 +22,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import cells, inspect
-from holdfast.engines.etcd.commands import Call, Calls, KeepAlives
+from holdfast.engines.etcd.commands import Call, Calls
 from holdfast.engines.etcd.connection import (
     Connection,
     Connections,
@@ -50,9 +50,9 @@ CLOSE_WITHIN = 1.0
 
 
 class Send(NamedTuple):
-    """Send this to that endpoint by that instant. Gives the replies to the calls, or the ttls."""
+    """Send these to that endpoint by that instant. Gives the replies."""
 
-    step: list[Call] | KeepAlives
+    calls: list[Call]
     connection: Connection
     until: float
 
@@ -80,8 +80,17 @@ class Exchanges:
     def ask(self, requests: Sequence[Request], until: float) -> Effects[Sequence[Answer]]:
         """Answer each request, of which all are of a kind; `Failed` for what could not be answered
         by `until`."""
-        once = isinstance(requests[0], (Break, Write))
-        answers = yield from self._exchange(self._steps(requests), until, once=once)
+        first, now = requests[0], self.clock()
+        begin: Callable[[], Calls[Sequence[Answer]]]
+        if isinstance(first, Acquire):
+            begin = partial(self._locks.acquire, first, now)
+        elif isinstance(first, Release):
+            begin = partial(self._locks.release, cast("Sequence[Release]", requests), set())
+        elif isinstance(first, Extend):
+            begin = partial(self._locks.extend, cast("Sequence[Extend]", requests), now)
+        else:
+            begin = partial(OTHERS[type(first)], first)
+        answers = yield from self._exchange(begin, until, once=isinstance(first, (Break, Write)))
         return [answers] * len(requests) if isinstance(answers, Failed) else answers
 
     def keep_waiters(self) -> Effects[object]:
@@ -97,17 +106,6 @@ class Exchanges:
         """In a forked child: everything is the parent's."""
         self.registry.begin()
         self.watches.begin()
-
-    def _steps(self, requests: Sequence[Request]) -> Callable[[], Calls[Sequence[Answer]]]:
-        """What begins the exchange for these requests with an endpoint."""
-        first, now = requests[0], self.clock()
-        if isinstance(first, Acquire):
-            return partial(self._locks.acquire, first, now)
-        if isinstance(first, Release):
-            return partial(self._locks.release, cast("Sequence[Release]", requests), set())
-        if isinstance(first, Extend):
-            return partial(self._locks.extend, cast("Sequence[Extend]", requests), now)
-        return partial(OTHERS[type(first)], first)
 
     def _exchange(
         self, begin: Callable[[], Calls[T]], until: float, *, once: bool = False
@@ -134,17 +132,10 @@ class Exchanges:
             yield Sleep(self.clock() + pause)
         return endpoints.failure
 
-    def _send(
-        self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float
-    ) -> Effects[Any]:
+    def _send(self, step: Call | list[Call], connection: Connection, until: float) -> Effects[Any]:
         """One step. The client logs in first if it has to, and again if its login has expired."""
         if self._connections.needs_login:
             yield from self._log_in(connection, until)
-        if isinstance(step, KeepAlives):
-            ttls = yield Send(step, connection, until)
-            if len(ttls) < len(step.leases):
-                raise NoAnswer("did not answer for every lease")
-            return ttls
         calls = step if isinstance(step, list) else [step]
         replies: list[Any] = yield Send(calls, connection, until)
         expired = [at for at, each in enumerate(replies) if self._connections.has_expired(each)]

@@ -5,14 +5,7 @@ from typing import Any
 
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import (
-    Calls,
-    Span,
-    lock_of,
-    names_after,
-    queue_of,
-    shares_of,
-)
+from holdfast.engines.etcd.commands import Calls, Span, shares_of
 from holdfast.engines.etcd.connection import ErrorReply, accepted
 from holdfast.engines.queue import holders
 
@@ -47,11 +40,13 @@ def break_lock(request: Break) -> Calls[list[Answer]]:
 
 def _names(prefix: str, last: str, limit: int) -> Calls[list[str]]:
     """The locks that have a queue, in order: those that come after that one."""
-    span, names = names_after(prefix, last), dict[str, None]()
+    span, names = commands.names_after(prefix, last), dict[str, None]()
     more = True
     while more and len(names) < limit:
         reply = accepted((yield commands.page(span, PAGE)))
-        names.update((name, None) for each in reply.kvs if (name := lock_of(each.key)) is not None)
+        names.update(
+            (name, None) for each in reply.kvs if (name := commands.lock_of(each.key)) is not None
+        )
         more = reply.more
         if more:
             span = Span(reply.kvs[-1].key + b"\0", span.end)
@@ -60,7 +55,7 @@ def _names(prefix: str, last: str, limit: int) -> Calls[list[str]]:
 
 def _queues(keys: Sequence[str]) -> Calls[list[list[Any]]]:
     """The places in each queue, the first one first."""
-    replies = yield [commands.places(queue_of(key)) for key in keys]
+    replies = yield [commands.places(commands.queue_of(key)) for key in keys]
     return [list(accepted(reply).kvs) for reply in replies]
 
 

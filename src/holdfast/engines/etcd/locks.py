@@ -27,7 +27,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import Calls, KeepAlives, queue_of, shares_of
+from holdfast.engines.etcd.commands import Calls, queue_of, shares_of
 from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
     NO_SUCH_LEASE,
@@ -52,8 +52,6 @@ class Locks:
     def acquire(self, request: Acquire, asked_at: float) -> Calls[list[Answer]]:
         """Hold the lock if it is free, or wait for it if that is wanted."""
         ttl = ceil(request.ttl)
-        if not request.renew:  # else its renewals do
-            self._registry.expire(asked_at)
         claim = self._registry.claim(request, ttl)
         claim.ends_at = inf
         if claim.doubtful:
@@ -192,7 +190,8 @@ class Locks:
         """Keep sessions alive, and delete what is not to live on with them."""
         sent_at = self._clock()
         self._registry.expire(sent_at)
-        ttls = yield KeepAlives([session.lease for session in sessions])
+        replies = yield [commands.keep_alive(session.lease) for session in sessions]
+        ttls = [accepted(reply).TTL for reply in replies]
         for session, ttl in zip(sessions, ttls, strict=True):
             if ttl > 0:
                 session.kept(sent_at, ttl)

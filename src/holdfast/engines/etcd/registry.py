@@ -1,11 +1,10 @@
 """What a client has, or may have, on the servers.
 
-1. A *session* is an etcd lease that this client keeps alive, with an id that is chosen here. There
-   is a joint one for each ttl, for all locks that are renewed; any other has one of its own. It
-   lasts for its ttl from when the last keep-alive was sent that was answered.
+1. A *session* is an etcd lease that this client keeps alive, with an id that is chosen here: one
+   for each ttl. It lasts for its ttl from when the last keep-alive was sent that was answered.
 2. A *claim* is what one holder has: its place in the queue, a key that is attached to a session.
-   While it waits, that is a joint session of at most `WAITING` seconds, so that a client that dies
-   does not block those behind it for longer.
+   While it waits, that is a session of at most `WAITING` seconds, so that a client that dies does
+   not block those behind it for longer.
 3. A session without claims is not kept alive: the servers end it after its ttl.
 4. A *stray* is a key that may be on the servers although no claim needs it: its reply was lost, so
    it may be created late, or not be deleted yet. A session that a stray may be attached to is
@@ -46,12 +45,9 @@ def oldest(ttl: float) -> float:
 class Session:
     """One etcd lease, to which keys are attached. They end with it."""
 
+    asked_for: int
     ttl: int
     """In seconds: as asked for, then as granted."""
-    is_joint: bool
-    """Whether it is that of all claims which are renewed, and have this ttl."""
-    asked_for: int
-    """The ttl as asked for."""
     lease: int
     """The id of the etcd lease."""
     granted: bool = False
@@ -89,11 +85,8 @@ class Claim:
     number: int
     """The last part of the place's key, which is reused."""
     place: bytes
-    """The key of its place."""
     shares: int
     """How many may hold the lock together, as in `Acquire`."""
-    is_renewed: bool
-    """Whether its lease is renewed, and on a joint session."""
     revision: int = 0
     """At which the place was created; 0 if there is none, or that is unknown."""
     doubtful: bool = False
@@ -137,7 +130,7 @@ class Registry:
     def begin(self) -> None:
         """With nothing; as a forked child must, since everything is the parent's."""
         self.claims.clear()
-        self._joint: dict[int, Session] = {}
+        self._by_ttl: dict[int, Session] = {}
         self._sessions: dict[Session, None] = {}
         self._numbers: dict[str, set[int]] = {}
         self._mutex = threading.Lock()
@@ -153,16 +146,13 @@ class Registry:
             claim = self.claims.get(holder)
             if claim is not None and not claim.leaving:
                 return claim
-            if request.queue:
-                session = self._session(min(ttl, WAITING), is_joint=True)
-            else:
-                session = self._session(ttl, is_joint=request.renew)
+            session = self._session(min(ttl, WAITING) if request.queue else ttl)
             taken = self._numbers.setdefault(key, set())
             number = next(number for number in range(len(taken) + 1) if number not in taken)
             taken.add(number)
             kind = "" if shares == 1 else f"{shares}/"
             place = place_of(key, f"{kind}{self._name}.{number}")
-            claim = Claim(key, holder, session, number, place, shares, request.renew)
+            claim = Claim(key, holder, session, number, place, shares)
             claim.need(session)
             self.claims[holder] = claim
             return claim
@@ -170,22 +160,21 @@ class Registry:
     def session_for(self, claim: Claim, ttl: int) -> Session:
         """A session of that ttl that the place of a claim can move to."""
         with self._mutex:
-            session = self._session(ttl, is_joint=claim.is_renewed)
+            session = self._session(ttl)
             claim.need(session)  # so that it is not revoked meanwhile
             return session
 
-    def _session(self, ttl: int, *, is_joint: bool) -> Session:
+    def _session(self, ttl: int) -> Session:
         now = self._host.clock()
         for each in [each for each in self._sessions if each.granted and not each.claims]:
             if each.sent_at + each.ttl <= now:  # the servers have ended it by now
                 self._retire(each)
                 del self._sessions[each]
-        session = self._joint.get(ttl) if is_joint else None
+        session = self._by_ttl.get(ttl)
         if session is None:
-            session = Session(ttl, is_joint, ttl, self._randbits(62) + 1)
+            session = Session(ttl, ttl, self._randbits(62) + 1)
             self._sessions[session] = None
-            if is_joint:
-                self._joint[ttl] = session
+            self._by_ttl[ttl] = session
         return session
 
     def waited_for(self) -> list[Session]:
@@ -279,13 +268,9 @@ class Registry:
                 self._host.notify(claim.holder)
 
     def take_unused(self) -> list[int]:
-        """The etcd leases that are to be revoked: of sessions that will have no claims."""
+        """The etcd leases that are to be revoked: of retired sessions without claims."""
         with self._mutex:
-            unused = [
-                each
-                for each in self._sessions
-                if not each.claims and (each.retired or not each.is_joint)
-            ]
+            unused = [each for each in self._sessions if each.retired and not each.claims]
             for each in unused:
                 self._sessions.pop(each, None)
         return [each.lease for each in unused]
@@ -295,10 +280,10 @@ class Registry:
         with self._mutex:
             sessions = list(self._sessions)
             self._sessions.clear()
-            self._joint.clear()
+            self._by_ttl.clear()
         return [each.lease for each in sessions]
 
     def _retire(self, session: Session) -> None:
         session.retired = True
-        if self._joint.get(session.asked_for) is session:
-            del self._joint[session.asked_for]
+        if self._by_ttl.get(session.asked_for) is session:
+            del self._by_ttl[session.asked_for]

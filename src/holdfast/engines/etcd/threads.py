@@ -13,7 +13,7 @@ import grpc
 from holdfast.core.effects import Sleep, perform
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd.commands import Call, KeepAlives
+from holdfast.engines.etcd.commands import Call
 from holdfast.engines.etcd.connection import (
     SHORTEST,
     Cluster,
@@ -25,7 +25,7 @@ from holdfast.engines.etcd.connection import (
     read_error,
 )
 from holdfast.engines.etcd.exchanges import Effects, Exchanges, Send, is_waiting
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
+from holdfast.engines.etcd.protocol import WATCH
 from holdfast.engines.etcd.registry import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
 
@@ -97,29 +97,29 @@ class EtcdStore:
                 self._connections.interrupted(effect.connection)
             raise
 
-    def _send(
-        self, step: list[Call] | KeepAlives, connection: Connection, until: float
-    ) -> list[Any]:
+    def _send(self, calls: list[Call], connection: Connection, until: float) -> list[Any]:
         left, metadata = max(until - self._clock(), SHORTEST), self._connections.metadata
-        if isinstance(step, KeepAlives):
-            try:
-                replies = connection[LEASE_KEEP_ALIVE](iter(step.requests), left, metadata)
-                return [reply.TTL for reply in replies]
-            except grpc.RpcError as error:
-                raise self._connections.read_error(error).rejection from None
-        if len(step) == 1:  # a future would take a change of threads
-            [call] = step
-            return [_reply(connection[call.method], call.request, left, metadata)]
-        sent = [connection[each.method].future(each.request, left, metadata) for each in step]
-        return [_reply(each.result) for each in sent]
+
+        def begin(call: Call) -> Callable[[], Any]:
+            send, request = connection[call.method], call.request
+            if call.method.streams:
+                replies = send(iter([request]), left, metadata)
+                return lambda: list(replies).pop()
+            if len(calls) == 1:  # a future would take a change of threads
+                return lambda: send(request, left, metadata)
+            return send.future(request, left, metadata).result  # type: ignore[no-any-return]
+
+        return [_reply(wait) for wait in [begin(call) for call in calls]]
 
 
-def _reply(wait: Callable[..., Any], *arguments: Any) -> Any:
+def _reply(wait: Callable[[], Any]) -> Any:
     """The reply to a call, which may be an error."""
     try:
-        return wait(*arguments)
+        return wait()
     except grpc.RpcError as error:
         return read_error(error)
+    except IndexError:
+        raise NoAnswer("did not answer") from None
 
 
 class Watcher:

@@ -5,19 +5,20 @@ and `threads` the store; under asyncio, worker threads use that.
 """
 
 import re
-from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import SplitResult, unquote
 
 import kazoo  # noqa: F401 - so that its absence is reported before anything else happens
 
-from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
-from holdfast.core.records import Finding, Guarantees, NodeInfo
+from holdfast.core.ports import Engine
+from holdfast.core.records import Guarantees
 from holdfast.engines.offload import WORKERS, Offloaded
 from holdfast.engines.processes import refuse_eventlet
 from holdfast.engines.urls import TLS_FILES, Options, read_endpoints
 from holdfast.engines.zookeeper.connection import Security, Servers
+from holdfast.engines.zookeeper.examine import examine, nodes
 from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
+from holdfast.engines.zookeeper.threads import ZooKeeperStore
 
 DAY = 86400.0
 LONGEST = 20
@@ -44,34 +45,15 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     login, _, _ = url.netloc.rpartition("@")
     servers = Servers(hosts, unquote(login), security)
     terms = Terms(servers, tick)
-    chroot = _chroot(url.path)
-
-    def connect(host: StoreHost) -> Store:
-        from holdfast.engines.zookeeper.threads import ZooKeeperStore
-
-        return ZooKeeperStore(terms, chroot, host)
-
-    def connect_async(host: StoreHost) -> AsyncStore:
-        return Offloaded(connect(host), "zookeeper", host.clock, WORKERS)
-
-    def examine(ttl: float) -> Iterable[Finding]:
-        from holdfast.engines.zookeeper.examine import examine
-
-        return examine(servers, ttl)
-
-    def nodes() -> Sequence[NodeInfo]:
-        from holdfast.engines.zookeeper.examine import nodes
-
-        return nodes(servers)
-
+    connect = partial(ZooKeeperStore, terms, _chroot(url.path))
     return Engine(
         guarantees(tick, max_ttl),
         partial(drift, terms),
         connect,
-        connect_async,
+        lambda host: Offloaded(connect(host), "zookeeper", host.clock, WORKERS),
         no_sharing="",
-        examine=examine,
-        nodes=nodes,
+        examine=partial(examine, servers),
+        nodes=partial(nodes, servers),
     )
 
 

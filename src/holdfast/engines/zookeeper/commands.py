@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from kazoo.exceptions import NoAuthError, UnimplementedError
+from kazoo.exceptions import NoAuthError
 
 from holdfast.engines.zookeeper.connection import Connection
 
@@ -185,11 +185,7 @@ class Call:
 def join(queue: str, prefix: str, entry: bytes) -> Call:
     """Create a place at the end of a queue; the reply has its path, and its node's `Stat`."""
     path = f"{queue}/{prefix}"
-    return Call(
-        lambda connection: connection.join_async(path, entry),
-        by_leader=True,
-        answers=(UnimplementedError,),
-    )
+    return Call(lambda connection: connection.join_async(path, entry), by_leader=True)
 
 
 def move(old: str, new: str, entry: bytes) -> Call:

@@ -53,9 +53,8 @@ class Security:
         try:
             self._context()
         except OSError as error:
-            files = {"ca_cert": self.ca_cert, "cert": self.cert, "key": self.key}
-            shown = " and ".join(f"{name}={file}" for name, file in files.items() if file)
-            raise ValueError(f"{shown}: cannot be used, {error}") from error
+            files = f"ca_cert={self.ca_cert} cert={self.cert} key={self.key}"
+            raise ValueError(f"{files}: cannot be used, {error}") from error
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.ca_cert or None)

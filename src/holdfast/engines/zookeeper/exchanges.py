@@ -25,7 +25,6 @@ from kazoo.exceptions import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
-    UnimplementedError,
 )
 
 from holdfast.core.effects import Sleep
@@ -248,8 +247,6 @@ class Exchanges:
             if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
                 return error
             replies.append(result.value if error is None else error)
-            if isinstance(error, UnimplementedError):  # the server closes the connection after it
-                return replies + [error] * (len(sent) - len(replies))
         if any(call.by_leader for call in step.calls):
             session.answered(sent_at)
         return replies

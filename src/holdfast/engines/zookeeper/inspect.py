@@ -10,15 +10,7 @@ from kazoo.exceptions import NoNodeError
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
 from holdfast.engines.queue import holders
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import (
-    Entry,
-    Place,
-    Tree,
-    decode,
-    in_order,
-    read_entry,
-    secret_of,
-)
+from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order
 from holdfast.engines.zookeeper.sessions import Calls, Send, Session, Sessions
 
 
@@ -34,7 +26,9 @@ def list_locks(tree: Tree, sessions: Sessions, request: List) -> Calls[list[Answ
     if isinstance(names, NoNodeError):
         return [Listing(())]
     wanted = sorted(
-        key for key in map(decode, names) if key.startswith(request.prefix) and key > request.after
+        key
+        for key in map(commands.decode, names)
+        if key.startswith(request.prefix) and key > request.after
     )
     while wanted:
         some, wanted = wanted[: request.limit], wanted[request.limit :]
@@ -80,7 +74,7 @@ def break_lock(tree: Tree, sessions: Sessions, request: Break) -> Calls[list[Ans
         return [NOT_YOURS]
     session, queue, only = sessions.any(), tree.queue(request.key), request.holder
     [places] = yield from _queues(tree, session, [request.key])
-    broken = [p for p in _holders(places) if not only or p.secret == secret_of(only)]
+    broken = [p for p in _holders(places) if not only or p.secret == commands.secret_of(only)]
     gone = yield Send(session, [commands.delete(f"{queue}/{each.name}") for each in broken])
     released = all(isinstance(each, NoNodeError) for each in gone)
     return [NOT_YOURS if released else DONE]
@@ -95,5 +89,5 @@ def _entry(reply: Any) -> Entry | None:
     if isinstance(reply, NoNodeError):
         return None
     data, known = reply
-    entry = read_entry(data)
+    entry = commands.read_entry(data)
     return entry and entry._replace(fence=entry.fence or known.czxid)

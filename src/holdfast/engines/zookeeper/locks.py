@@ -21,35 +21,26 @@ from operator import attrgetter
 from random import Random
 from typing import Any
 
-from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from holdfast.core.effects import Sleep
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
 from holdfast.core.ports import Clock
 from holdfast.engines.queue import HELD, in_the_way
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import (
-    SESSION,
-    Entry,
-    Place,
-    Tree,
-    in_order,
-    name_of,
-    number_of,
-    parents,
-    prefix,
-    secret_of,
-    shares_of,
-    write_entry,
-)
+from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order, shares_of
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, Sessions
 
 SHARES_OF = attrgetter("shares")
 
+OLD_ENOUGH = 0.1
+"""Seconds after which a place is taken for a holder's. A try that failed deletes its place sooner
+than that, unless its process was stopped."""
+
 LOOK_AGAIN = 0.02
-"""After at most this many seconds, an extension looks again whether another one of the same lease
-is over."""
+"""After at most this many seconds, a try looks again whether other tries have deleted their places,
+and an extension whether another one of the same lease is over."""
 
 MOVING = Failed.at("ZooKeeper", "another extension of this lease is under way")
 
@@ -75,10 +66,6 @@ class Locks:
         if claim is None:
             raise Rejected("an earlier release of this holder is pending", heals_in=None)
         queue = self._tree.queue(request.key)
-        is_new = not claim.place and not claim.doubtful
-        if request.once and is_new and (yield from self._is_held(session, queue, request.shares)):
-            self._registry.close(claim)
-            return [HELD]
         while True:
             places = yield from self._have_place(claim, queue, request)
             if places is None:
@@ -90,6 +77,9 @@ class Locks:
                     continue
                 return [granted]
             if not request.queue:
+                decisive = _decisive(before, shares)
+                if request.once and not (yield from self._is_held(decisive, claim, asked_at)):
+                    continue
                 yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
                 return [HELD]
@@ -106,7 +96,7 @@ class Locks:
             yield Send(session, [])  # connected, from here on
             if claim.place and session.id != claim.owner:
                 claim.gone()
-            claim.entry = write_entry(Entry(session.ttl, 0, claim.holder))
+            claim.entry = commands.write_entry(Entry(session.ttl, 0, claim.holder))
         if claim.doubtful:
             yield from self._find(claim)
         if claim.place:
@@ -125,42 +115,54 @@ class Locks:
         if isinstance(written, NoNodeError):
             return None
         claim.found(claim.place, claim.fence or written.czxid)
+        claim.created_at = written.ctime
         return names
 
     def _join(self, claim: Claim, queue: str, request: Acquire) -> Calls[Any]:
         """Go to the end of the queue, and list it in the same round trip."""
         session = claim.session
         claim.owner, claim.doubtful = session.id, True
-        name = prefix(session.id, claim.holder, waits=request.queue, shares=request.shares)
+        name = commands.prefix(session.id, claim.holder, waits=request.queue, shares=request.shares)
         joining = commands.join(queue, name, claim.entry)
         made, names = yield Send(session, [joining, commands.children(queue)])
         if isinstance(made, NoNodeError):
             yield from self._make_queue(session, queue)
             return None
-        if isinstance(made, UnimplementedError):
-            raise Rejected("the server is too old: ZooKeeper 3.5 or later is needed")
         place, known = made
         if known.ephemeralOwner != claim.owner:  # another session has begun meanwhile
             yield Send(session, [commands.delete(place)])
             return None
         claim.found(place, known.czxid)
+        claim.created_at = known.ctime
         return names
 
     def _make_queue(self, session: Session, queue: str) -> Calls[None]:
         """Create a queue, and what is missing above it. It may exist already."""
         replies = yield Send(session, [commands.container(queue)])
         if isinstance(replies[0], NoNodeError):
-            replies = yield Send(session, [commands.container(path) for path in parents(queue)])
+            replies = yield Send(
+                session, [commands.container(path) for path in commands.parents(queue)]
+            )
         missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
         if missing and any(isinstance(each, NoAuthError) for each in replies):
             raise Rejected(f"NoAuth: this user has no right to create {queue}")
 
-    def _is_held(self, session: Session, queue: str, shares: int) -> Calls[bool]:
-        """Whether a try can be refused without having a place, which others that try would take for
-        a holder's."""
-        _, names = yield Send(session, [commands.sync(), commands.children(queue)])
-        places = [] if isinstance(names, NoNodeError) else in_order(names)
-        return bool(in_the_way(places, shares, SHARES_OF))
+    def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Calls[bool]:
+        """Whether the lock is held, so that a try has to give up. Some of these places may be of
+        other tries, which delete theirs soon: if the last of those is young, wait for a moment, and
+        give False, so that the caller looks again."""
+        tries = [place for place in places if not place.waits]
+        if not tries:
+            return True
+        queue = self._tree.queue(claim.key)
+        [found] = yield Send(claim.session, [commands.exists(f"{queue}/{tries[-1].name}")])
+        if found is None:
+            return False
+        age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
+        if age >= OLD_ENOUGH:
+            return True
+        yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
+        return False
 
     def _hold(self, claim: Claim, asked_at: float) -> Calls[Granted | None]:
         """The place has its turn. None if its session has ended."""
@@ -246,9 +248,9 @@ class Locks:
         if session.ttl < ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         old, owner = claim.place, session.id
-        name = name_of(owner, claim.holder, number_of(old), shares_of(old))
+        name = commands.name_of(owner, claim.holder, commands.number_of(old), shares_of(old))
         place = f"{self._tree.queue(claim.key)}/{name}"
-        claim.entry = write_entry(Entry(ttl, claim.fence, claim.holder))
+        claim.entry = commands.write_entry(Entry(ttl, claim.fence, claim.holder))
         claim.doubtful = True
         claim.session = session  # after a lost reply, it knows what came of it
         [made] = yield Send(session, [commands.move(old, place, claim.entry)])
@@ -284,10 +286,12 @@ class Locks:
 
     def _find(self, claim: Claim) -> Calls[None]:
         """Look for a place that may have been created. One of an earlier session is deleted."""
-        queue, secret = self._tree.queue(claim.key), secret_of(claim.holder)
+        queue, secret = self._tree.queue(claim.key), commands.secret_of(claim.holder)
         # This server may be behind the one that was asked to create it.
         _, names = yield Send(claim.session, [commands.sync(), commands.children(queue)])
-        sessions = {each.id & SESSION: (each, each.id) for each in self._sessions if each.id}
+        sessions = {
+            each.id & commands.SESSION: (each, each.id) for each in self._sessions if each.id
+        }
         own, path = None, ""
         for place in [] if isinstance(names, NoNodeError) else in_order(names):
             if place.secret != secret:
@@ -309,3 +313,12 @@ def _before(places: list[Place], claim: Claim) -> list[Place]:
     """The places before the claim's."""
     own = claim.place.rpartition("/")[2]
     return places[: [place.name for place in places].index(own)]
+
+
+def _decisive(before: Sequence[Place], shares: int) -> Sequence[Place]:
+    """The places that refuse a try with these shares, unless they are those of other tries: the
+    first ones, as many as may hold the lock; or one of another kind, at best a waiter's."""
+    if shares and len(before) >= shares:
+        return before[:shares]
+    others = [place for place in before if place.shares != shares]
+    return [place for place in others if place.waits][:1] or others[:1]

@@ -51,17 +51,13 @@ class Promise:
             waiter.acquire(timeout=-1 if timeout is None else timeout)
         return self._done
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         """The result; or raise the error, or kazoo's own after the timeout."""
-        if not (self.wait(timeout) if block else self._done):
+        if not self.wait(timeout):
             raise self._handler.timeout_exception
         if self.exception is not None:
             raise self.exception
         return self.value
-
-    def get_nowait(self) -> Any:
-        """The same without waiting."""
-        return self.get(block=False)
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
         """Call this when it is there, from the thread that kazoo has for that."""

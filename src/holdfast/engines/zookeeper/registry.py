@@ -34,6 +34,8 @@ class Claim:
     doubtful: bool = False
     """Whether a place was asked for, and the reply was lost: there may be one, or another one."""
     fence: int = 0
+    created_at: int = 0
+    """When the place was made, in milliseconds of the leader's clock; 0 if unknown."""
     ends_at: float = inf
     """When the lease ends unless it is extended; never, while it is only waited for."""
     mover: object = None

@@ -76,10 +76,6 @@ class Terms:
         """The servers' tick."""
         return self.given or self.shortest / 2 or USUAL_TICK
 
-    def timeout(self, ttl: float) -> float:
-        """The session timeout to request: less than that would leave nothing to a lease."""
-        return max(ttl, SHORTEST * self.tick)
-
     def refusal(self, granted: float) -> str:
         """Why sessions of that timeout cannot be used; empty if they can."""
         if self.given and self.given < self.shortest / 2 - ROUNDING:
@@ -132,18 +128,14 @@ class Session:
         servers = replace(terms.servers, hosts=tuple(spread))
         self._connection = connect(servers, ttl, terms.shortest, self._opening, self._opened)
         self._connection.add_listener(self._changed)
-        self._ready = self._connection.handler.async_result()
-        self._connection.start_async()
-
-    @property
-    def ready(self) -> Any:
+        self.ready: Any = self._connection.handler.async_result()
         """kazoo's result for: there is a connection."""
-        return self._ready
+        self._connection.start_async()
 
     @property
     def last_error(self) -> str:
         """Why there is no connection, if that is known."""
-        return "" if self._ready.ready() else str(self._connection.last_error)
+        return "" if self.ready.ready() else str(self._connection.last_error)
 
     def send(self, call: Call) -> Any:
         """Send a request; returns kazoo's result."""
@@ -165,7 +157,7 @@ class Session:
     def heartbeat(self) -> None:
         """Send a request that the leader answers; leave a server that is silent, if there is
         another one."""
-        if not self._ready.ready():
+        if not self.ready.ready():
             return
         now = self._clock()
         with self._mutex:
@@ -195,7 +187,7 @@ class Session:
         """A session is about to be requested: the timeout."""
         self._terms.shortest = shortest
         self._began = self._clock()
-        return self._terms.timeout(self._asked_for)
+        return max(self._asked_for, SHORTEST * self._terms.tick)  # less leaves nothing to a lease
 
     def _opened(self, session: int, timeout: float) -> None:
         """There is a session: the server has asked the leader for it."""
@@ -206,15 +198,15 @@ class Session:
             self._answered.clear()
             self._heartbeats.clear()
         if refusal:
-            self._ready.set_exception(Refused(refusal))
+            self.ready.set_exception(Refused(refusal))
         else:
-            self._ready.set(session)
+            self.ready.set(session)
 
     def _changed(self, state: str) -> None:
         if state == "CONNECTED":  # which kazoo reports before it has logged in
             return
-        if self._ready.ready():
-            self._ready = self._connection.handler.async_result()
+        if self.ready.ready():
+            self.ready = self._connection.handler.async_result()
         if state == "LOST":
             self.id = 0
             self._ended(self)
@@ -265,15 +257,13 @@ class Sessions:
 
     def of(self, ttl: float) -> Session:
         """The one for that ttl; it may not be connected yet."""
-        session = self._by_ttl.get(ttl)
-        if session is None:
-            with self._mutex:
-                session = self._by_ttl.get(ttl)
-                if session is None:
-                    session = self._by_ttl[ttl] = Session(
-                        self.terms, ttl, self._clock, self._ended, self._connect, self._chance
-                    )
-        return session
+        with self._mutex:
+            session = self._by_ttl.get(ttl)
+            if session is None:
+                session = self._by_ttl[ttl] = Session(
+                    self.terms, ttl, self._clock, self._ended, self._connect, self._chance
+                )
+            return session
 
     def any(self) -> Session:
         """One to inspect locks with: if there is one, one that is connected."""

@@ -17,50 +17,32 @@ T = TypeVar("T")
 
 
 class ZooKeeperStore:
-    """One ensemble, for all threads of a client."""
+    """One ensemble, for all threads of a client; and the thread that sends the heartbeats."""
 
     def __init__(self, terms: Terms, chroot: str, host: StoreHost) -> None:
         self._exchanges = Exchanges(terms, chroot, host)
-        self._heartbeat = Heartbeat(self._exchanges)
+        self._begin()
 
-    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        """Answer each request; `Failed` for what could not be answered by `until`."""
-        self._heartbeat.start()
-        return _perform(self._exchanges.ask(requests, until), self._exchanges.clock)
-
-    def close(self) -> None:
-        """End every session, and with it its nodes."""
-        self._heartbeat.end()
-
-    def forget(self) -> None:
-        """In a forked child: the sessions are the parent's."""
-        self._exchanges.forget()
-        self._heartbeat = Heartbeat(self._exchanges)
-
-
-class Heartbeat:
-    """A thread that sends the heartbeats of all sessions, and releases what is overdue."""
-
-    def __init__(self, exchanges: Exchanges) -> None:
-        self._exchanges = exchanges
+    def _begin(self) -> None:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
 
-    def start(self) -> None:
-        """Start the thread, if it does not run."""
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
         if self._thread is None:
             with self._mutex:
                 if self._thread is None:
                     thread = threading.Thread(
-                        target=self._run, name="holdfast-heartbeat", daemon=True
+                        target=self._beat, name="holdfast-heartbeat", daemon=True
                     )
                     thread.start()
                     self._thread = thread
+        return _perform(self._exchanges.ask(requests, until), self._exchanges.clock)
 
-    def end(self) -> None:
-        """End the thread, and every session. While the interpreter shuts down, no thread runs that
-        could do it: then the servers end the sessions."""
+    def close(self) -> None:
+        """End every session, and with it its nodes. While the interpreter shuts down, no thread
+        runs that could do it: then the servers end the sessions."""
         if sys.is_finalizing():
             return
         self._stop.set()
@@ -68,7 +50,12 @@ class Heartbeat:
             self._thread.join()
         self._exchanges.sessions.end()
 
-    def _run(self) -> None:
+    def forget(self) -> None:
+        """In a forked child: the sessions are the parent's."""
+        self._exchanges.forget()
+        self._begin()
+
+    def _beat(self) -> None:
         while not self._stop.wait(self._exchanges.pause):
             try:
                 _perform(self._exchanges.beat(), self._exchanges.clock)

@@ -10,10 +10,9 @@ from random import Random
 from typing import Any
 
 from holdfast.core.messages import Request
-from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, NoAnswer, read_error
 from holdfast.engines.etcd.exchanges import Exchanges, Send, is_waiting
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
+from holdfast.engines.etcd.protocol import WATCH
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.store import Activity, Link, Resume, Scene, Store, Waits
@@ -37,7 +36,7 @@ class Channel(Link):
         return partial(self._call, method, request_serializer, response_deserializer)
 
     def stream_stream(self, path: str, **codec: Any) -> Any:
-        """What opens a stream; keep-alives are sent, and answered, together."""
+        """What opens a stream; that of a keep-alive has one message."""
         if path == WATCH.path:
             return partial(
                 Stream, self, codec["request_serializer"], codec["response_deserializer"]
@@ -150,20 +149,17 @@ class EtcdStore(Store):
         return answers
 
     def _perform(self, effect: Send, resume: Resume) -> None:
-        step, connection, until = effect
-        if isinstance(step, KeepAlives):
-            connection[LEASE_KEEP_ALIVE](step.requests, until, lambda got: resume(_ttls(got)))
-            return
+        calls, connection, until = effect
         replies: dict[int, Any] = {}
 
         def received(number: int, got: Any) -> None:
             replies[number] = got if isinstance(got, NoAnswer) else got[0]
-            if len(replies) == len(step):
-                resume(_together([replies[each] for each in range(len(step))]))
+            if len(replies) == len(calls):
+                resume(_together([replies[each] for each in range(len(calls))]))
 
-        for number, call in enumerate(step):
+        for number, call in enumerate(calls):
             connection[call.method]([call.request], until, partial(received, number))
-        if not step:
+        if not calls:
             resume([])
 
     def _keep(self, reader: Activity) -> Waits:
@@ -197,7 +193,3 @@ class EtcdStore(Store):
 def _together(replies: list[Any]) -> Any:
     """What an exchange is sent for its calls; an error if one was not answered."""
     return next((each for each in replies if isinstance(each, NoAnswer)), replies)
-
-
-def _ttls(got: Any) -> Any:
-    return got if isinstance(got, NoAnswer) else [each.TTL for each in got]

@@ -1033,13 +1033,6 @@ PLANTED = [
         "tests/engines/etcd/test_locks.py",
     ),
     Mutant(
-        "etcd: of two extensions at once, one ends the session of the other",
-        "engines/etcd/locks.py",
-        "self._registry.move(claim, session, [now_in] if now_in else [])",
-        "self._registry.move(claim, session, list(claim.sessions))",
-        "tests/engines/etcd/test_locks.py",
-    ),
-    Mutant(
         "etcd: a failed release is given up when the lease has ended",
         "engines/etcd/registry.py",
         "            claim.ends_at = self._host.clock() + claim.session.ttl\n",

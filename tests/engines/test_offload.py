@@ -282,3 +282,20 @@ def test_an_extension_does_not_wait_for_a_worker() -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+def test_a_renewal_does_not_wait_for_an_extension_that_hangs() -> None:
+    async def main() -> None:
+        gated = Gated("hangs", "held")
+        gated.gates["held"].set()
+        store = Offloaded(gated, "gated", time.monotonic)
+        extend = store.ask([Extend("hangs", "me", 30.0, 1)], time.monotonic() + PATIENCE)
+        hanging = asyncio.create_task(extend)
+        await asyncio.to_thread(gated.began.acquire, timeout=PATIENCE)
+        renewal = Extend("held", "me", 30.0, 1)
+        assert await store.ask([renewal], time.monotonic() + 1) == [DONE]
+        gated.gates["hangs"].set()
+        await hanging
+        await store.close()
+
+    asyncio.run(main())

@@ -23,6 +23,9 @@ ENDS_EVERY = 0.001
 WORKERS = 32
 """How many ask at most, for a store that does not limit it itself."""
 
+EXTENDERS = 4
+"""How many extend leases at most: a renewal does not wait for an `extend()` that hangs."""
+
 
 class Offloaded:
     """An `AsyncStore` made of a blocking one."""
@@ -43,7 +46,7 @@ class Offloaded:
 
     def _begin(self) -> None:
         self._workers = Workers(self._most, f"holdfast-{self._name}")
-        self._renewer = Workers(1, f"holdfast-{self._name}-renewer")
+        self._extenders = Workers(EXTENDERS, f"holdfast-{self._name}-extender")
         """Extensions do not queue behind what waits for a server that hangs."""
         self._asking: dict[str, Job] = {}
         """By holder id: what is being asked, and may make a lock or end it."""
@@ -60,7 +63,7 @@ class Offloaded:
             if not await before.wait(until - self._clock()):
                 return self._failed(requests, "an earlier request of this holder is pending")
         job = Job(self._store.ask, requests, until)
-        workers = self._renewer if isinstance(requests[0], Extend) else self._workers
+        workers = self._extenders if isinstance(requests[0], Extend) else self._workers
         if not workers.submit(job.run, job.report):
             return self._failed(requests, "no thread can be started to ask it")
         for holder in holders:
@@ -79,7 +82,7 @@ class Offloaded:
             await job.wait()
         else:
             job.run()
-        ending = self._workers, self._renewer
+        ending = self._workers, self._extenders
         self._begin()  # so that it can be called again, if it is cancelled here
         for workers in ending:
             workers.end()
@@ -93,7 +96,7 @@ class Offloaded:
         another loop, has workers of its own."""
         if not self._workers.submit(self._store.close, lambda: None):
             self._store.close()
-        for workers in (self._workers, self._renewer):
+        for workers in (self._workers, self._extenders):
             workers.end()
         self._begin()
 

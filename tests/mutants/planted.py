@@ -891,8 +891,8 @@ PLANTED = [
     Mutant(
         "Redis: a fence that does not grow",
         "engines/redis/scripts/fence.lua",
-        "math.max((last or 0) + 1, time",
-        "math.max(last or 0, time",
+        "math.max(last + 1, time",
+        "math.max(last, time",
         SCRIPTS,
     ),
     Mutant(

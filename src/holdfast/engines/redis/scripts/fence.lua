@@ -15,16 +15,13 @@ end
 
 -- Store and return the next fence: greater than the last one, and at least the proposed one, which is
 -- clamped to within 60 s of the server's clock. 0 proposes that clock, so that a counter that was lost
--- goes on above what was granted before. `last`: the last fence, if the caller has read it; false:
--- there is none. Numbers are passed as text where possible: to print one costs 1 us.
-local function next_fence(counter, proposed, keep, last)
+-- goes on above what was granted before.
+local function next_fence(counter, proposed, keep)
   local time, wanted = clock(), tonumber(proposed)
-  if last == nil then last = redis.call('GET', counter) end
-  if wanted == 0 then wanted, proposed = time, nil end
-  local fence = math.max((last or 0) + 1, time - 60000000, math.min(wanted, time + 60000000))
-  -- Over a quorum it usually is the proposed one.
-  local text = fence == wanted and proposed or string.format('%.0f', fence)
-  redis.call('SET', counter, text, 'PX', keep)
+  if wanted == 0 then wanted = time end
+  local last = redis.call('GET', counter) or 0
+  local fence = math.max(last + 1, time - 60000000, math.min(wanted, time + 60000000))
+  redis.call('SET', counter, string.format('%.0f', fence), 'PX', keep)
   return fence
 end
 

@@ -7,17 +7,7 @@
 -- Each argument costs the server half a microsecond, so there are no empty ones.
 local lock, counter, queue, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
 local ttl, keep, channel, proposed, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[n - 1], ARGV[n]
-local taken, last = redis.call('SET', lock, holder, 'NX', 'PX', ttl), nil
-if taken and not queue then
-  -- The usual case: the lock is free, and the last fence is lower than the proposed one and of the same
-  -- second. Then the clock need not be read: it was, for the first fence of that second.
-  last = redis.call('GET', counter)
-  local wanted, before = tonumber(proposed), tonumber(last)
-  if before and before < wanted and wanted - wanted % 1000000 <= before then
-    redis.call('SET', counter, proposed, 'PX', keep)
-    return wanted
-  end
-end
+local taken = redis.call('SET', lock, holder, 'NX', 'PX', ttl)
 -- include: fence.lua, members.lua, attempt.lua
 local me, number = read_attempt(holder)
 if not taken then
@@ -47,4 +37,4 @@ if queue then
   redis.call('ZREM', queue, channel .. ' ' .. me)
   forget_writer(lock, me)
 end
-return next_fence(counter, proposed, keep, last)
+return next_fence(counter, proposed, keep)

@@ -12,7 +12,11 @@ from holdfast import AsyncClient, Client, EngineUnavailable
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.options import without_password
 from tests.engines.redis.conftest import Invite
-from tests.equipment.servers.certificates import Certificates, make_certificates
+from tests.equipment.servers.certificates import (
+    Certificates,
+    make_certificates,
+    make_client_certificate,
+)
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
@@ -64,6 +68,25 @@ def test_a_certificate_that_nobody_vouches_for(
         assert "certificate verify failed" in ann.refused()[encrypted.address]
     ben = invite(f"rediss://{encrypted.address}", ssl_cert_reqs="none")
     ben(ben.takes().release)
+
+
+@pytest.mark.slow
+def test_a_certificate_for_another_host(encrypted: SecuredRedis, invite: Invite) -> None:
+    """`127.1` is the address of the server, and not in its certificate."""
+    url = encrypted.url.replace("127.0.0.1", "127.1")
+    assert "certificate is not valid for '127.1'" in str(invite(url).refused())
+    ben = invite(url, ssl_check_hostname=False)
+    ben(ben.takes().release)
+
+
+@pytest.mark.slow
+def test_a_clients_own_certificate(certificates: Certificates, invite: Invite) -> None:
+    mine = make_client_certificate(certificates)
+    with SecuredRedis(tls=certificates) as server:
+        server.command("CONFIG", "SET", "tls-auth-clients", "yes")
+        assert invite(server.url, ttl=3).refused()
+        ben = invite(server.url, ssl_certfile=mine.certificate, ssl_keyfile=mine.key)
+        ben(ben.takes().release)
 
 
 @pytest.mark.slow

@@ -174,6 +174,16 @@ def test_what_waiting_will_not_heal_is_said_at_once_without_the_password(
 
 
 @pytest.mark.slow
+def test_a_server_that_repeats_the_login_in_its_error(invite: Invite) -> None:
+    """As one does that does not know the command."""
+    with RedisServer(options=("--rename-command", "AUTH", "")) as server:
+        ann = invite(f"redis://ann:{quote(SECRET, safe='')}@{server.address}")
+        with pytest.raises(EngineUnavailable, match="unknown command") as caught:
+            ann.takes(timeout=20)
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.slow
 def test_databases_have_nothing_to_do_with_each_other(
     server: RedisServer, guarded: SecuredRedis, invite: Invite
 ) -> None:

@@ -132,7 +132,12 @@ def load_scripts() -> tuple[bytes, ...]:
 
 def failed(why: object, heals_in: float | None = None) -> Failed:
     """The answer for a reply that is an error. The connection puts its node's name into it."""
-    return Failed.at("redis", str(why), heals_in)
+    return Failed.at("redis", _without_arguments(str(why)), heals_in)
+
+
+def _without_arguments(text: str) -> str:
+    """An error may repeat the command that it is about, with the password in it."""
+    return text.partition(", with args beginning with")[0]
 
 
 def _is_missing(reply: Reply) -> bool:
@@ -156,7 +161,9 @@ def _with_scripts(exchange: Exchange, replies: list[Reply]) -> Exchange:
 
 def explain(error: BaseException) -> str:
     """The text for an error of a connection."""
-    text = str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
+    text = _without_arguments(str(error))
+    if not text:
+        text = "timed out" if isinstance(error, TimeoutError) else repr(error)
     if text.startswith("DENIED"):
         text = text.partition(". ")[0]  # it goes on about all ways of ending protected mode
     return f"{text}{hint_for_tls(text, 'redis')}"

@@ -526,7 +526,7 @@ class TestOpening:
         other.execute("ROLLBACK")
         other.close()
 
-    @pytest.mark.parametrize("version", [3, 99], ids=["unreleased", "newer"])
+    @pytest.mark.parametrize("version", [3, 99], ids=["older", "newer"])
     def test_a_file_of_another_version(self, tmp_path: Path, version: int) -> None:
         path = tmp_path / "locks.db"
         with Client(f"sqlite://{path}") as client:

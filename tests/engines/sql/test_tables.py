@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import EngineUnavailable
+from holdfast import EngineUnavailable, schema
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import TABLES, Invite
 from tests.engines.sql.databases import Database
@@ -78,3 +78,41 @@ def test_a_table_of_another_name_in_another_schema(
     assert database.query(f"SELECT count(*) FROM {schema}.holdfast_cells") == [(1,)]
     ann(lease.release)
     database.query(f"DROP SCHEMA {schema} {'CASCADE' if kind == 'postgres' else ''}")
+
+
+@pytest.mark.parametrize("version", [3, 99], ids=["older", "newer"])
+def test_another_version_is_refused(database: Database, invite: Invite, version: int) -> None:
+    ann = invite(database.url)
+    ann(ann.takes().release)
+    database.query(f"UPDATE holdfast_leases_version SET version = {version}")
+    ben = invite(database.url)
+    [why] = ben.refused().values()
+    assert f"version {version}" in why
+    assert "upgrade" in why
+    database.query("UPDATE holdfast_leases_version SET version = 4")
+    assert ben.tries()
+
+
+@pytest.mark.parametrize("table", ["CLOCK", "NEXT", "LEASES", "now", "key", "OFFER", "select"])
+def test_any_name_will_do_for_a_table(database: Database, table: str) -> None:
+    ann, ben = (Party("sync", database.url, table=table) for _ in range(2))
+    lease = ann.takes()
+    assert ben.tries() is None
+    waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
+    ann(lease.release)
+    assert waiting.result(20)
+    ann.close()
+    ben.close()
+
+
+def test_the_printed_statements_make_the_tables(database: Database, kind: str) -> None:
+    database.query(f"DROP TABLE IF EXISTS {TABLES}")
+    printed = schema.ddl(database.url)
+    for sql in [printed] if kind == "postgres" else printed.split(";"):
+        if sql.strip():
+            database.query(sql)
+    assert database.query("SELECT version FROM holdfast_leases_version") == [(4,)]
+    ann = Party("sync", database.url)
+    shares = [ann(ann.client.semaphore("free", 2).acquire, blocking=False) for _ in range(2)]
+    assert all(shares)
+    ann.close()

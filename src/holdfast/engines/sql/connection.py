@@ -55,8 +55,7 @@ class Connection(Protocol):
         ...
 
     def create(self, statements: Any, until: float) -> None:
-        """Make the tables, or bring those of the first release up to date. `statements`: those of
-        the dialect."""
+        """Make the tables. `statements`: those of the dialect."""
         ...
 
     def is_usable(self, until: float) -> bool:

@@ -13,7 +13,7 @@ LEASES = "holdfast_leases"
 CELLS = "holdfast_cells"
 
 VERSION = 4
-"""Of a server's tables. Those of the first release have none; others were never released."""
+"""Of a server's tables."""
 
 _WORD = "[A-Za-z_][A-Za-z0-9_]{0,54}"
 """PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64, and `_waiters` is added."""

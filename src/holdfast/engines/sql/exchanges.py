@@ -80,7 +80,7 @@ class Run(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make the tables, or bring them up to date."""
+    """Make the tables."""
 
     connection: Any
     until: float
@@ -250,8 +250,7 @@ class Exchanges:
         yield from self._check(connection, until)
 
     def _check(self, connection: Connection, until: float) -> Effects[None]:
-        """Raise unless the tables are of our version: `MissingError` if they are not there, or are
-        those of the first release."""
+        """Raise unless the tables are of our version: `MissingError` if they are not there."""
         [rows] = yield Run(connection, (self._read_version,), until)
         if not rows:
             raise MissingError("the table of versions is empty")

@@ -38,14 +38,9 @@ class Statements(dialect.Statements):
             del texts["verdict"]
         text = partial(Text, paramstyle="format")
         self.dialect = make_dialect(slots, text, texts, ("acquire", "take_away", "rise"))
-        upgrade = (UPGRADE,) if returns else ()
-        self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrade, VERSION))
-        create = (TABLES + VERSION).format(**names).split(";")
-        self.create = tuple(sql for sql in create if sql.strip())
+        self.ddl = (TABLES + VERSION).format(**names).strip()
+        self.create = tuple(sql for sql in self.ddl.split(";") if sql)
         self.version = Text(READ_VERSION.format(**names), "format")
-        # Two statements: to make tables needs no right to alter them.
-        self.is_of_first_release = FIRST_RELEASE.format(**names)
-        self.upgrade = _plain(UPGRADE.format(**names))
 
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -94,26 +89,6 @@ SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});
 """
 
 READ_VERSION = "SELECT version FROM {version}"
-
-FIRST_RELEASE = """
-SELECT 1 FROM information_schema.columns
-WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
-  AND table_name = '{plain}' AND column_name = 'ends'
-"""
-"""Gives a row if the lease table is one of the first release."""
-
-UPGRADE = """
-ALTER TABLE {leases}
-    CHANGE COLUMN IF EXISTS ends expires BIGINT NOT NULL,
-    MODIFY holder VARBINARY(1024),
-    ADD COLUMN IF NOT EXISTS ttl BIGINT NOT NULL DEFAULT 86400000000,
-    ADD COLUMN IF NOT EXISTS offered BOOLEAN NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS queued BOOLEAN NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS shares INT NOT NULL DEFAULT 1,
-    ROW_FORMAT = DYNAMIC;
-"""
-"""Brings a table of the first release up to date. Its clients are refused from then on, since a
-column that they name is gone."""
 
 SESSION_SETTINGS = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -202,8 +177,3 @@ DELETE w FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
 WHERE m.name = :key
 """,
 }
-
-
-def _plain(sql: str) -> str:
-    """One statement as MySQL knows it; `IF EXISTS` is for tables that may be up to date."""
-    return sql.replace(" IF NOT EXISTS", "").replace(" IF EXISTS", "").rstrip("; \n")

@@ -132,12 +132,9 @@ class MySqlConnection:
         return now
 
     def create(self, statements: Statements, until: float) -> None:
-        """Make the tables, or bring those of the first release up to date. The version comes last:
-        what was interrupted is done again."""
+        """Make the tables. The version comes last: what was interrupted is done again."""
         self.run_text(LOCK_TABLES, until)
         try:
-            if self.run_text(statements.is_of_first_release, until):
-                self.run_text(statements.upgrade, until)
             for sql in statements.create:
                 self.run_text(sql, until)
         finally:

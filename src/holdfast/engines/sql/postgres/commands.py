@@ -33,19 +33,11 @@ class Statements(dialect.Statements):
         # Two clients that make the tables at once would be in each other's way.
         self.create = f"{CREATING};\n{self.ddl}"
         self.version = Text(READ_VERSION.format(**names), "numeric_dollar")
-        # A table of the first release may be in another schema, found by `search_path`.
-        self.strays = Text(STRAYS.format(**names), "numeric_dollar")
 
 
 CREATING = "SELECT pg_advisory_xact_lock(hashtext('holdfast'))"
 
 READ_VERSION = "SELECT version FROM {version}"
-
-STRAYS = """
-SELECT CAST(n.nspname AS text) FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass('"{plain}"') AND c.oid <> coalesce(to_regclass('{leases}'), 0)
-"""
 
 DDL = """
 CREATE TABLE IF NOT EXISTS {leases} (
@@ -65,24 +57,6 @@ CREATE TABLE IF NOT EXISTS {cells} (
     is_text boolean NOT NULL,
     version bigint NOT NULL
 );
-DO $migrate$ BEGIN
-    IF EXISTS (SELECT 1 FROM pg_catalog.pg_attribute
-               WHERE attrelid = to_regclass('{leases}') AND attname = 'queue') THEN
-        ALTER TABLE {leases} DROP COLUMN queue,
-            ALTER COLUMN name TYPE bytea USING convert_to(name, 'UTF8'),
-            ALTER COLUMN holder TYPE bytea USING convert_to(holder, 'UTF8'),
-            ALTER COLUMN ends TYPE bigint USING CAST(extract(epoch FROM ends) * 1000000 AS bigint),
-            ADD COLUMN ttl bigint NOT NULL DEFAULT 86400000000,
-            ADD COLUMN queued boolean NOT NULL DEFAULT false,
-            ADD COLUMN shares integer NOT NULL DEFAULT 1;
-        ALTER TABLE {leases} RENAME COLUMN ends TO expires;
-    END IF;
-    IF EXISTS (SELECT 1 FROM pg_catalog.pg_attribute
-               WHERE attrelid = to_regclass('{cells}') AND attname = 'name') THEN
-        ALTER TABLE {cells} ALTER COLUMN name TYPE bytea USING convert_to(name, 'UTF8');
-        ALTER TABLE {cells} RENAME COLUMN name TO key;
-    END IF;
-END $migrate$;
 CREATE TABLE IF NOT EXISTS {waiters} (
     holder bytea PRIMARY KEY,
     name bytea NOT NULL,
@@ -105,8 +79,6 @@ CREATE TABLE IF NOT EXISTS {members} (
 CREATE TABLE IF NOT EXISTS {version} (version integer NOT NULL);
 INSERT INTO {version} SELECT {current} WHERE NOT EXISTS (SELECT 1 FROM {version});
 """
-"""The tables. Those of the first release are brought up to date; its clients are refused then, as
-columns that they name are gone."""
 
 NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 

@@ -125,17 +125,7 @@ class PostgresConnection:
         return now
 
     def create(self, statements: Statements, until: float) -> None:
-        """Make the tables, or bring those of the first release up to date."""
-        self.run_text("RESET search_path", until)  # to see where it led in the first release
-        [strays] = self.run((statements.strays(),), until)
-        if self.is_direct:
-            self.run_text(SESSION_SETTINGS, until)
-        if strays:
-            raise RefusedError(
-                f"there is a lease table in the schema {strays[0][0]}, where search_path leads; "
-                f"to go on with it, give table={strays[0][0]}.{statements.names['plain']}",
-                is_final=True,
-            )
+        """Make the tables."""
         self.run_text(statements.create, until)
 
     def is_usable(self, until: float) -> bool:

@@ -55,20 +55,6 @@ CREATE TABLE IF NOT EXISTS holdfast_file (
 """
 
 VERSION = 4
-"""That of the first release is 1. Versions between were never released."""
-
-HAS_VERSION = "SELECT 1 FROM sqlite_master WHERE name = 'holdfast_file'"
-
-UPGRADE = """
-ALTER TABLE holdfast_leases RENAME COLUMN ends TO expires;
-ALTER TABLE holdfast_leases ADD COLUMN offered INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE holdfast_leases ADD COLUMN queued INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE holdfast_leases ADD COLUMN shares INTEGER NOT NULL DEFAULT 1;
-DROP TABLE holdfast_waiters;
-UPDATE holdfast_file SET version = 4;
-"""
-"""Brings a file of the first release up to date. Its clients are refused from then on: a column
-that they name is gone, and they know the version when they open the file again."""
 
 FIRST_USE = "INSERT OR IGNORE INTO holdfast_file VALUES (1, :version, :boot, 0)"
 

@@ -240,7 +240,7 @@ class SqliteStore:
     def _set_up(self, connection: sqlite3.Connection) -> None:
         boot = boot_id()
         connection.execute("BEGIN IMMEDIATE")
-        _bring_up_to_date(connection, boot)
+        _make_tables(connection, boot)
         connection.execute("COMMIT")
         relax(connection)
         self._boot_clock = BootClock(self._clock, boot)
@@ -283,14 +283,11 @@ class SqliteStore:
         return [Failed.at(str(self._path), why, heals)] * len(requests)
 
 
-def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:
-    """Make the tables, or upgrade those of the first release, within a transaction."""
+def _make_tables(connection: sqlite3.Connection, boot: str) -> None:
+    """Make the tables, unless they are there, within a transaction."""
+    for statement in sql.SCHEMA.split(";"):
+        connection.execute(statement)
     values = {"version": sql.VERSION, "boot": boot}
-    if connection.execute(sql.HAS_VERSION).fetchall():
-        ((version, _),) = connection.execute(sql.FILE).fetchall() or ((1, ""),)
-        if version == 1:
-            _execute_all(connection, sql.UPGRADE)
-    _execute_all(connection, sql.SCHEMA)
     connection.execute(sql.FIRST_USE, values)
     ((version, last_boot),) = connection.execute(sql.FILE).fetchall()
     if version != sql.VERSION:
@@ -300,11 +297,6 @@ def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:
         )
     if last_boot != boot:
         connection.execute(sql.NEW_BOOT, values)
-
-
-def _execute_all(connection: sqlite3.Connection, script: str) -> None:
-    for statement in script.split(";"):
-        connection.execute(statement)
 
 
 class _Forks:

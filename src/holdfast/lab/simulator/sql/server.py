@@ -27,7 +27,6 @@ RULES = (
     (r"CAST\((\$\d+) AS (?!text)[\w\[\]]+\)", r"\1"),
     (r"= ANY\((\$\d+)\)", r"IN (SELECT CAST(value AS blob) FROM json_each(\1))"),
     (r'"public"\.', ""),
-    (r"(?s)DO \$migrate\$.*\$migrate\$;", ""),
     (r" WITH \(fillfactor = 70\)", ""),
 )
 """What is written differently in SQLite."""

@@ -9,7 +9,7 @@ from tests.conftest import group
     ("nodeid", "found"),
     [
         ("tests/contract/test_basic.py::test_it[etcd 3.4-sync]", "etcd 3.4-sync"),
-        ("tests/contract/test_order.py::test_it[lent postgres-async-few]", "postgres-async"),
+        ("tests/contract/test_order.py::test_it[postgres-async-few]", "postgres-async"),
         ("tests/contract/test_basic.py::test_it[redis-sync]", ""),
         ("tests/engines/sql/test_guard.py::TestIt::test_it[a]", "tests/engines/sql"),
         ("tests/engines/sql/mysql/test_urls.py::test_it", "tests/engines/sql/mysql"),

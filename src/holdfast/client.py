@@ -65,7 +65,7 @@ class BaseClient(NotPicklable, Generic[D]):
         opening = None
         if not isinstance(url, str):
             if connect is not None:
-                raise ValueError("connect: needs a URL, and not a client or a pool")
+                raise ValueError("connect: needs a URL, and not a client or an Engine")
             url, opening = of_clients(url, awaits=self._awaits)
         self._options = read_options(
             url, prefix=prefix, ttl=ttl, retry=retry, label=label, engine=engine_options
@@ -93,9 +93,7 @@ class BaseClient(NotPicklable, Generic[D]):
         >>> holdfast.Client.from_sqlalchemy(engine, ttl=10)
         <Client postgresql://app@db.example/shop>
         """
-        from holdfast.engines.sql.pools import check_engine
-
-        return cls(check_engine(engine, awaits=cls._awaits), **options)
+        return cls(engine, **options)
 
     def _make_driver(self) -> D:
         raise NotImplementedError
@@ -222,16 +220,15 @@ class Client(BaseClient[ThreadDriver]):
 
     - `url`: where the locks are kept, such as `redis://host:6379/0`. Default: `$HOLDFAST_URL`, else
       an SQLite file in the user's state folder. It can also be a client of redis-py (or several,
-      for a quorum), an `Engine` of SQLAlchemy, or a pool of psycopg: connections are then opened
-      with their settings.
+      for a quorum), or an `Engine` of SQLAlchemy: connections are then opened with their settings.
     - `prefix`: is put before every name in the store. Default: `holdfast:`.
     - `ttl`: the default ttl of its locks, in seconds. Default: 30, or the nearest value that the
       engine allows.
     - `retry`: the default `retry` of its locks, in seconds. Default: 0.1.
     - `label`: the default label of its locks. Default: none.
     - `connect`: for PostgreSQL, MariaDB and MySQL: a plain function that is called for each
-      connection. It returns a connection, or arguments for one, such as a fresh password, which
-      override those of the URL.
+      connection. It returns arguments for it, such as a fresh password, which override those of
+      the URL.
     - `hooks`: functions that are called with each event (see `holdfast.events`), in order, each in
       a thread of its own: one that is slow or raises delays no lock. Default: none.
     - `engine_options`: options of the engine: `Client("redlock://h1,h2,h3", max_ttl=120)`. The page

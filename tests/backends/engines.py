@@ -11,7 +11,6 @@ from pathlib import Path
 from tests.contract import Backend, EngineUnderTest
 
 from .etcd import debian_backend, wheel_backend
-from .lent import lent_mariadb_backend, lent_postgres_backend
 from .mysql import mariadb_backend, mysql_backend
 from .redis import (
     cluster_backend,
@@ -110,20 +109,6 @@ ENGINES = (
     EngineUnderTest(
         "mysql",  # its statements, on MariaDB
         mysql_backend,
-        server="mariadb",
-        variant_of="mariadb",
-        only=VARIANT,
-    ),
-    EngineUnderTest(
-        "lent postgres",  # by a user's own pool
-        lent_postgres_backend,
-        server="postgres",
-        variant_of="postgres",
-        only=VARIANT,
-    ),
-    EngineUnderTest(
-        "lent mariadb",
-        lent_mariadb_backend,
         server="mariadb",
         variant_of="mariadb",
         only=VARIANT,

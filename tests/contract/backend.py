@@ -1,17 +1,12 @@
 """Where a test's locks are kept."""
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 
 class Backend:
     """A fresh store for one test."""
 
     url: str
-
-    def given(self, mode: str) -> Any:
-        """What a client of this mode is made with: the URL, unless users have something else."""
-        return self.url
 
     def untouched(self) -> bool:
         """Whether no request has reached the store yet, as far as can be told."""

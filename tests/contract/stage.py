@@ -41,7 +41,7 @@ class Stage:
     def client(self, url: str | None = None, **options: Any) -> Any:
         """A `Client` or an `AsyncClient` of this engine."""
         make = holdfast.Client if self.mode == "sync" else holdfast.AsyncClient
-        client = make(url or self.backend.given(self.mode), **options)
+        client = make(url or self.backend.url, **options)
         self._clients.append(client)
         return client
 

@@ -135,7 +135,7 @@ async def test_a_client_can_be_closed_after_its_loop_has_ended(stage: Stage) -> 
     ann, ben = stage.cast("ann", "ben")
 
     def in_loops_of_their_own() -> list[Any]:
-        client = type(ann.client)(stage.backend.given("async"))
+        client = type(ann.client)(stage.backend.url)
         told: list[Any] = []
 
         async def acquires() -> Any:

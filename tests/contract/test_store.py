@@ -25,7 +25,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
-from holdfast.engines import of_clients, open_engine
+from holdfast.engines import open_engine
 from holdfast.options import read_options
 
 from .stage import AT_ONCE, Stage
@@ -38,12 +38,9 @@ class Port:
 
     def __init__(self, stage: Stage) -> None:
         self._awaits = stage.mode == "async"
-        given = stage.backend.given(stage.mode)
-        opening = None
-        if not isinstance(given, str):
-            given, opening = of_clients(given, awaits=self._awaits)
-        options = read_options(given, prefix=None, ttl=None, retry=None, engine={})
-        engine = opening(options.engine) if opening else open_engine(options.url, options.engine)
+        url = stage.backend.url
+        options = read_options(url, prefix=None, ttl=None, retry=None, engine={})
+        engine = open_engine(options.url, options.engine)
         host = StoreHost(clock, lambda holder: None, lambda event: None)
         make: Any = engine.connect_async if self._awaits else engine.connect
         self._store = make(host)

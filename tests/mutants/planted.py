@@ -617,13 +617,11 @@ PLANTED = [
         "tests/engines/sql/test_shares.py -k after_a_crash",
     ),
     Mutant(
-        "SQL: a connection of the user's that comes too late stays open",
+        "SQL: what the user's function raises comes out of the engine",
         "engines/sql/pools.py",
-        """        elif hasattr(found, "close"):
-            found.close()
-""",
-        "",
-        "tests/engines/sql/test_connect.py -k comes_too_late",
+        "        except Exception as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        "tests/engines/sql/test_connect.py -k raises_is_told",
     ),
     # SQL: waiters that poll
     Mutant(

@@ -2,31 +2,25 @@
 
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
-import pymysql
 import pytest
 import sqlalchemy
-from pymysql.constants import CLIENT
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
 from holdfast import Client, EngineUnavailable
-from tests.backends.mysql import mariadb_backend
 from tests.engines.redis.party import Mode, Party
 from tests.engines.sql.conftest import Invite
-from tests.engines.sql.databases import Database, MariaDb
+from tests.engines.sql.databases import Database
 from tests.engines.sql.test_pools import engine_of
 from tests.engines.sql.users import sqlalchemy_url
 from tests.equipment.servers.postgres import PostgresServer
-from tests.patience import wait_for
 
 BOTH = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 
@@ -81,44 +75,15 @@ def test_a_token_that_is_made_for_each_connection(
     assert "token" not in repr(ann.client)
 
 
-def opened(
-    database: Database, client_flag: int = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
-) -> Any:
-    url = urlsplit(database.url)
-    if url.scheme == "postgresql":
-        return psycopg.connect(database.url)
-    return pymysql.connect(
-        host=url.hostname,
-        port=url.port or 0,
-        user=url.username,
-        database=url.path.strip("/"),
-        client_flag=client_flag,
-    )
-
-
-@BOTH
-def test_connections_that_it_opens(database: Database, kind: str, invite: Invite) -> None:
-    url = f"{urlsplit(database.url).scheme}://nowhere.invalid/db"
-    ann, ben = (invite(url, connect=lambda: opened(database), table="own") for _ in range(2))
-    lease = ann.takes()
-    waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
-    ann(lease.release)
-    later = waiting.result(20)
-    assert later.fence > lease.fence
-    ben(later.release)
-    assert database.query("SELECT COUNT(*) FROM own") == [(1,)]
-    database.query("DROP TABLE own, own_waiters, own_version")
-
-
 async def coroutine() -> None:
-    """Not a function that gives a connection."""
+    """Not a function that gives arguments."""
 
 
 @BOTH
-def test_what_it_gives_is_no_connection(database: Database, kind: str, invite: Invite) -> None:
-    for wrong in (lambda: None, lambda: 7, lambda: coroutine(), lambda: database):
+def test_what_it_gives_are_no_arguments(database: Database, kind: str, invite: Invite) -> None:
+    for wrong in (lambda: None, lambda: 7, lambda: database):
         ann = invite(database.url, connect=wrong)
-        with pytest.raises(EngineUnavailable, match="connect: must give a connection of "):
+        with pytest.raises(EngineUnavailable, match="connect: must give a dict of arguments"):
             ann.takes(timeout=600)  # told at once, since waiting does not heal it
 
 
@@ -151,63 +116,6 @@ def test_arguments_that_cannot_be_used(
         ann.takes(timeout=600)  # told at once, since waiting does not heal it
     assert "raised" not in caplog.text, "nor did the renewer meet anything else"
     assert "hush" not in caplog.text
-
-
-@BOTH
-def test_it_takes_too_long(database: Database, kind: str, invite: Invite) -> None:
-    released = threading.Event()
-    ann = invite(database.url, connect=lambda: released.wait(20))
-    began = time.monotonic()
-    with pytest.raises(EngineUnavailable, match=r"took longer|did not answer"):
-        ann.takes(ttl=0.3, timeout=0)
-    assert time.monotonic() < began + 5
-    released.set()
-
-
-def test_no_thread_can_be_started_for_it(invite: Invite, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "holdfast-connecting":
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    ann = invite("postgresql://db.invalid/locks", connect=dict)
-    assert "can't start new thread" in str(ann.refused())
-
-
-@BOTH
-def test_a_connection_that_comes_too_late_is_closed(
-    database: Database, kind: str, invite: Invite
-) -> None:
-    calls: list[Any] = []
-    late: list[Any] = []
-    is_late = threading.Event()
-
-    def connect() -> Any:
-        calls.append(None)
-        if len(calls) > 1:  # there is one connection at a time, so the first has been given up
-            is_late.set()
-            raise LookupError("once is enough")
-        is_late.wait(60)
-        late.append(opened(database))
-        return late[0]
-
-    def is_closed() -> bool:
-        return bool(late) and (late[0].closed if kind == "postgres" else not late[0].open)
-
-    ann = invite(database.url, connect=connect, connections=1)
-    while not is_late.is_set():
-        assert ann.refused(ttl=0.3)
-    wait_for(is_closed)
-
-
-def test_connections_of_pymysql_without_its_flags(tmp_path: Path, invite: Invite) -> None:
-    database = MariaDb(mariadb_backend(tmp_path).server)
-    ann = invite(database.url, connect=lambda: opened(database, client_flag=0))
-    with pytest.raises(EngineUnavailable, match=r"make them with client_flag=CLIENT\.FOUND_ROWS"):
-        ann.takes(timeout=600)
 
 
 @BOTH
@@ -248,11 +156,10 @@ def test_an_engine_that_connects_for_its_user_meanwhile(database: Database, kind
     own.dispose()
 
 
-@BOTH
-def test_an_engine_with_a_creator(database: Database, kind: str, invite: Invite) -> None:
-    url = sqlalchemy_url(database.url, "sync")
-    own = sqlalchemy.create_engine(url, creator=lambda: opened(database))
-    with Client(own) as client, pytest.raises(EngineUnavailable, match="give a URL, and that"):
+def test_an_engine_with_a_creator(postgres: PostgresServer) -> None:
+    url = sqlalchemy_url(postgres.url, "sync")
+    own = sqlalchemy.create_engine(url, creator=lambda: psycopg.connect(postgres.url))
+    with Client(own) as client, pytest.raises(EngineUnavailable, match="has a creator"):
         client.lock("job").acquire(timeout=600)
 
 
@@ -262,7 +169,7 @@ def test_an_engine_of_asyncio_with_a_creator() -> None:
 
     own: Any = create_async_engine("postgresql+asyncpg://h/db", async_creator=connect)
     ann = Party("async", own)
-    with pytest.raises(EngineUnavailable, match="give a URL, and that"):
+    with pytest.raises(EngineUnavailable, match="has a creator"):
         ann.takes(timeout=600)
     ann.close()
 

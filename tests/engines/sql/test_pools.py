@@ -1,15 +1,13 @@
-"""A user's own pool of connections instead of a URL: what is taken for one, and shown of it."""
+"""An engine of SQLAlchemy instead of a URL: what is taken for one, and shown of it."""
 
 from typing import Any
 
-import psycopg_pool
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
-from holdfast import EngineUnavailable
-from tests.engines.redis.party import Mode, Party
+from tests.engines.redis.party import Mode
 from tests.engines.sql.users import sqlalchemy_url
 
 SECRET = "hush:h@sh"
@@ -18,11 +16,6 @@ SECRET = "hush:h@sh"
 def engine_of(mode: Mode, url: str, **options: Any) -> Any:
     make = sqlalchemy.create_engine if mode == "sync" else create_async_engine
     return make(sqlalchemy_url(url, mode), **options)
-
-
-def pool_of(mode: Mode, conninfo: str, **kwargs: Any) -> Any:
-    kind = psycopg_pool.ConnectionPool if mode == "sync" else psycopg_pool.AsyncConnectionPool
-    return kind(conninfo, kwargs=kwargs, open=False)
 
 
 def client_of(mode: Mode) -> Any:
@@ -37,62 +30,12 @@ def test_an_engine_by_name(mode: Mode) -> None:
     assert type(client) is client_of(mode)
 
 
-def test_nothing_but_an_engine_by_name(mode: Mode) -> None:
-    other: Mode = "async" if mode == "sync" else "sync"
-    url = "postgresql://h/db"
-    for thing in (url, None, pool_of(mode, url), engine_of(other, url), [engine_of(mode, url)]):
-        with pytest.raises(TypeError, match=rf"^engine: .* got a .*{type(thing).__name__}$"):
-            client_of(mode).from_sqlalchemy(thing)
-
-
 def test_a_password_is_taken_over_and_not_shown(mode: Mode) -> None:
     arguments = {"password": SECRET, "sslmode": "require"}
     own = engine_of(mode, "postgresql://ann@db.example/shop", connect_args=arguments)
     client = client_of(mode)(own)
     assert client.url == "postgresql://ann@db.example/shop"
     assert SECRET not in repr(client)
-
-
-def test_where_a_pool_of_psycopg_leads(mode: Mode) -> None:
-    own = pool_of(mode, f"host=db.example password={SECRET}", dbname="shop", user="ann")
-    client = client_of(mode)(own)
-    assert client.url == "postgresql://ann@db.example/shop"
-    assert SECRET not in repr(client)
-    late = psycopg_pool.ConnectionPool(lambda: "host=h", open=False)
-    assert holdfast.Client(late).url == "postgresql:///", "it is not asked before it is needed"
-
-
-def test_a_pool_whose_conninfo_has_a_nul(mode: Mode) -> None:
-    """libpq would not see what follows."""
-    own = pool_of(mode, "host=db.invalid dbname=shop\0 sslmode=require")
-    with pytest.raises(ValueError, match=r"^conninfo: must not contain NUL characters$"):
-        client_of(mode)(own)
-
-
-def test_a_pool_that_finds_out_by_a_coroutine() -> None:
-    async def conninfo() -> str:
-        return "host=h"
-
-    own = psycopg_pool.AsyncConnectionPool(conninfo, open=False)
-    with pytest.raises(TypeError, match=r"^url: .*coroutine.*connect="):
-        holdfast.AsyncClient(own)
-
-
-@pytest.mark.parametrize("argument", ["conninfo", "kwargs"])
-def test_a_pool_that_finds_out_by_an_object_that_gives_a_coroutine(
-    argument: str,
-) -> None:
-    """Which is only known when it is called."""
-
-    class Finding:
-        async def __call__(self) -> Any: ...
-
-    given: dict[str, Any] = {argument: Finding()}
-    own: Any = psycopg_pool.AsyncConnectionPool(open=False, **given)
-    ann = Party("async", own)
-    with pytest.raises(EngineUnavailable, match=r"by a coroutine how to connect; .*connect="):
-        ann.takes(timeout=600)  # told at once, since waiting does not heal it
-    ann.close()
 
 
 def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
@@ -107,9 +50,9 @@ def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
 
 def test_one_of_the_other_mode(mode: Mode) -> None:
     other: Mode = "async" if mode == "sync" else "sync"
-    for own in (engine_of(other, "postgresql://h/db"), pool_of(other, "host=h")):
-        with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
-            client_of(mode)(own)
+    own = engine_of(other, "postgresql://h/db")
+    with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
+        client_of(mode).from_sqlalchemy(own)
 
 
 def test_an_engine_to_what_we_keep_no_locks_in(mode: Mode) -> None:

@@ -20,9 +20,8 @@ OPTIONS = ("table", "connections")
 CONNECTIONS = 8
 """How many connections a client opens at most, besides the one that listens."""
 
-Given: TypeAlias = Callable[[float], Any]
-"""What to connect with, found within that many seconds: a connection of the library's, or the
-arguments for one as a dict."""
+Given: TypeAlias = Callable[[], dict[str, Any]]
+"""What to connect with: arguments of a library."""
 
 
 def drift(ttl: float) -> float:
@@ -48,13 +47,6 @@ def refuse_tls(unknown: Iterable[str], library: str) -> None:
                 "give a URL, which says how to encrypt",
                 is_final=True,
             )
-
-
-def refuse_nul(name: str, value: object) -> None:
-    """Raise for an argument of libpq that has a NUL: libpq would leave out what follows it, also
-    other arguments."""
-    if "\0" in str(value):
-        raise ValueError(f"{name}: must not contain NUL characters")
 
 
 def server_engine(

@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-import pymysql
-
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
@@ -21,8 +19,6 @@ from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import Statements
 from holdfast.engines.sql.mysql.connection import MySqlConnection, open_connection
 from holdfast.engines.urls import check_host
-
-LIBRARY = pymysql
 
 MARIADB = Guarantees(
     engine="a table in a MariaDB database",
@@ -57,7 +53,7 @@ PORT = 3306
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `mariadb://` or `mysql://`."""
     given = arguments(url, options)
-    return make_engine(url, options, lambda seconds: given)
+    return make_engine(url, options, lambda: given)
 
 
 def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engine:
@@ -66,9 +62,7 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
     statements = Statements(options.get("table", LEASES), returns=is_mariadb)
 
     def connect(clock: Clock, until: float) -> MySqlConnection:
-        connection = given(until - clock())
-        if isinstance(connection, dict):
-            connection = open_connection(address_of(connection), until - clock())
+        connection = open_connection(address_of(given()), until - clock())
         return MySqlConnection(connection, clock, needs_mariadb=is_mariadb)
 
     return server_engine(

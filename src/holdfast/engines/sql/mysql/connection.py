@@ -117,12 +117,6 @@ class MySqlConnection:
         version = connection.get_server_info()
         if self._needs_mariadb:
             insist_on_mariadb(version)
-        if connection.client_flag & FLAGS != FLAGS:
-            raise RefusedError(
-                "the connections of the user's own function cannot be used: make them with "
-                "client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS",
-                is_final=True,
-            )
         for sql in SESSION_SETTINGS:
             self.run_text(sql, until)
         if "mariadb" in version.lower():

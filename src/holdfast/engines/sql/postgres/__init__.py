@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
 
-import psycopg
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
@@ -12,14 +11,12 @@ from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.dialect import LEASES
-from holdfast.engines.sql.engine import OPTIONS, Given, refuse_nul, server_engine
+from holdfast.engines.sql.engine import OPTIONS, Given, server_engine
 from holdfast.engines.sql.guard import postgresql_guard
-from holdfast.engines.sql.postgres.addresses import known_parameters, parameters_of
+from holdfast.engines.sql.postgres.addresses import known_parameters, parameters_of, refuse_nul
 from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
 from holdfast.engines.sql.postgres.waiters import Listener, ListeningWaiters
-
-LIBRARY = psycopg
 
 GUARANTEES = Guarantees(
     engine="a table in a PostgreSQL database",
@@ -47,7 +44,7 @@ GUARANTEES = Guarantees(
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
     given = arguments(url, options)
-    return make_engine(url, options, lambda seconds: given)
+    return make_engine(url, options, lambda: given)
 
 
 def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engine:
@@ -55,10 +52,7 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
     statements = Statements(options.get("table", LEASES))
 
     def connect(clock: Clock, until: float) -> PostgresConnection:
-        found = given(until - clock())
-        if isinstance(found, dict):
-            return open_connection(parameters_of(found), clock, until)
-        return PostgresConnection(found.pgconn, clock, found)
+        return open_connection(parameters_of(given()), clock, until)
 
     return server_engine(
         url,

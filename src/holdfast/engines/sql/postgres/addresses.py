@@ -14,7 +14,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from holdfast.engines.sql.connection import BrokenError
-from holdfast.engines.sql.engine import refuse_nul, refuse_tls
+from holdfast.engines.sql.engine import refuse_tls
 
 DEFAULTS = {
     "fallback_application_name": "holdfast",
@@ -63,6 +63,13 @@ def parameters_of(arguments: Mapping[str, Any]) -> dict[str, str]:
     if "service" not in found:  # which may name hosts, too
         found = {name: known[name] for name in (*_LISTS, _BALANCE) if known.get(name)} | found
     return DEFAULTS | found | FORCED
+
+
+def refuse_nul(name: str, value: object) -> None:
+    """Raise for an argument that has a NUL: libpq would leave out what follows it, also other
+    arguments."""
+    if "\0" in str(value):
+        raise ValueError(f"{name}: must not contain NUL characters")
 
 
 def hosts_of(parameters: Mapping[str, str]) -> list[dict[str, str]]:

@@ -7,7 +7,6 @@ the session: `bytea_output`, `client_encoding`, `DateStyle`.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
 
 import psycopg
 from psycopg import pq
@@ -94,11 +93,8 @@ def first_line(message: str) -> str:
 class PostgresConnection:
     """A connection that is made."""
 
-    def __init__(
-        self, connection: pq.abc.PGconn, clock: Clock, owner: psycopg.Connection[Any] | None = None
-    ) -> None:
-        """`owner`: whose connection it is, which must not be collected before."""
-        self._connection, self._clock, self._owner = connection, clock, owner
+    def __init__(self, connection: pq.abc.PGconn, clock: Clock) -> None:
+        self._connection, self._clock = connection, clock
         connection.nonblocking = 1
         self.fd: int = connection.socket
         self.is_direct = False
@@ -114,8 +110,6 @@ class PostgresConnection:
     def prepare_session(self, until: float) -> int:
         """Find out whether the session is ours alone, and prepare it then; gives the server's
         clock. A pooler is known by the server process that answers: it is not that of the login."""
-        if self._connection.transaction_status != pq.TransactionStatus.IDLE:
-            self.run_text("COMMIT", until)  # of a user's function, which may have prepared it
         [[(pid, now)]] = self.run((HANDSHAKE(),), until)
         is_direct = pid == self.pid
         if is_direct:

@@ -136,16 +136,6 @@ class TestAfterATakeover:
             transaction.guard(lease)
         transaction.rollback()
 
-    def test_nor_when_it_was_broken_and_nobody_has_it_yet(
-        self, ann: Party, ben: Party, transaction: Transaction
-    ) -> None:
-        lease = ann.takes(ttl=LONG, renew=False)
-        assert ben(ben.client.break_lock, "job")
-        with pytest.raises(holdfast.LockLost):
-            transaction.guard(lease)
-        transaction.rollback()
-        assert ben.takes().fence > lease.fence
-
     def test_a_guard_waits_for_a_takeover_that_is_under_way(
         self, database: Database, kind: str, ann: Party, transaction: Transaction
     ) -> None:
@@ -232,3 +222,15 @@ class Seller(threading.Thread):
         own.say(f"UPDATE stock SET units = {found - 1}")
         own.commit()
         self.sold += 1
+
+
+@pytest.mark.parametrize(("kind", "way"), [("postgres", WAYS["postgres"][0])])
+def test_postgresql_refuses_a_lease_that_was_broken_also_while_nobody_has_the_lock(
+    ann: Party, ben: Party, transaction: Transaction
+) -> None:
+    lease = ann.takes(ttl=LONG, renew=False)
+    assert ben(ben.client.break_lock, "job")
+    with pytest.raises(holdfast.LockLost):
+        transaction.guard(lease)
+    transaction.rollback()
+    assert ben.takes().fence > lease.fence

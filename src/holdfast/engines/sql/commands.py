@@ -81,8 +81,8 @@ LONGEST_LOCK_WAIT = 0.5
 """A row that stays locked for longer is locked by a transaction that relies on its lease, and not
 by another's statement."""
 
-LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 20
-"""How many leases, or members, one transaction extends. Their rows stay locked meanwhile."""
+LEASES_AT_ONCE = 100
+"""How many leases one transaction extends. Their rows stay locked meanwhile."""
 
 CLOCK_SET = "the server's clock was set during the request"
 
@@ -114,7 +114,7 @@ class Commands:
         if isinstance(request, Release):
             return self._release(request.key, request.holder)
         if isinstance(request, Break):
-            return self._break(request, until)
+            return self._break(request)
         if isinstance(request, Inspect):
             return self._list(self._sql.inspect, key=request.key)
         if isinstance(request, Read):
@@ -256,60 +256,28 @@ class Commands:
         return self._held(request, held.remaining, "")
 
     def extend_all(self, requests: Sequence[Extend]) -> Command[list[Answer]]:
-        """Extensions, several in a statement or a transaction: first of those that should be in the
-        lock's row, then, as members, of those that are not. A transaction locks rows in the order
-        of their names, so that no two wait for each other."""
+        """Extensions, several in a transaction, of those that should be in the lock's row; then, as
+        members, of those that are not. A transaction locks rows in the order of their names, so
+        that no two wait for each other."""
         done: set[str] = set()
         by_name = sorted(requests, key=lambda request: request.key)
         leases = [each for each in by_name if each.holder not in self._waiters.members]
         for first in range(0, len(leases), LEASES_AT_ONCE):
-            done |= yield from self._extend_some(leases[first : first + LEASES_AT_ONCE])
-        members = [each for each in by_name if each.holder not in done]
-        for first in range(0, len(members), MEMBERS_AT_ONCE):
-            done |= yield from self._extend_members(members[first : first + MEMBERS_AT_ONCE])
+            some = leases[first : first + LEASES_AT_ONCE]
+            extensions = [self._extension(each, self._sql.extend) for each in some]
+            results = yield tuple(chain.from_iterable(extensions))
+            done |= {each.holder for each, rows in zip(some, results, strict=True) if rows}
+        for each in by_name:
+            if each.holder not in done:
+                results = yield self._extension(each, *self._texts_of_prolong)
+                if results[self._texts_of_prolong.index(self._sql.prolong)]:
+                    done.add(each.holder)
+                    self._waiters.members.add(each.holder)
         return [DONE if request.holder in done else NOT_YOURS for request in requests]
 
-    def _extend_some(self, requests: Sequence[Extend]) -> Command[set[str]]:
-        """Gives the holders for which it was done. One statement does not tell which it found: if
-        it has not found all, each has one of its own."""
-        ttls = {each.ttl for each in requests}
-        if self._sql.extend_many is not None and len(ttls) == 1 < len(requests):
-            keys = [each.key for each in requests]
-            holders = [each.holder for each in requests]
-            [rows] = yield self._statements(
-                self._sql.extend_many, keys=keys, holders=holders, ttl=_micro(ttls.pop())
-            )
-            if len(rows) == len(requests):
-                return {each.holder for each in requests}
-        extensions = [
-            self._statements(
-                self._sql.extend,
-                key=each.key,
-                holder=each.holder,
-                ttl=_micro(each.ttl),
-            )
-            for each in requests
-        ]
-        results = yield tuple(chain.from_iterable(extensions))
-        return {each.holder for each, rows in zip(requests, results, strict=True) if rows}
-
-    def _extend_members(self, requests: Sequence[Extend]) -> Command[set[str]]:
-        """The same for members of shared locks."""
-        transactions = [
-            self._statements(
-                *self._texts_of_prolong,
-                key=request.key,
-                holder=request.holder,
-                ttl=_micro(request.ttl),
-            )
-            for request in requests
-        ]
-        results = yield tuple(chain.from_iterable(transactions))
-        length = len(self._texts_of_prolong)
-        extended = results[self._texts_of_prolong.index(self._sql.prolong) :: length]
-        done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
-        self._waiters.members |= done
-        return done
+    def _extension(self, request: Extend, *texts: Text) -> tuple[Statement, ...]:
+        ttl = _micro(request.ttl)
+        return self._statements(*texts, key=request.key, holder=request.holder, ttl=ttl)
 
     def _release(self, key: str, holder: str) -> Command[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
@@ -388,15 +356,11 @@ class Commands:
             if not self._waiters.wake(listener, holder, is_offered=is_offered)
         ]
 
-    def _break(self, request: Break, until: float) -> Command[Answer]:
-        key, only, lock_wait = request.key, request.holder or None, self._lock_wait(until)
+    def _break(self, request: Break) -> Command[Answer]:
+        key, only = request.key, request.holder or None
         if not request.is_text:
             only = "\0"  # holders are kept as text, and none is called so
-        [rows] = yield self._statements(
-            self._sql.take_away, key=key, only=only, lock_wait=lock_wait
-        )
-        if not rows and self._sql.take_away_guarded is not None:
-            [rows] = yield self._statements(self._sql.take_away_guarded, key=key, only=only)
+        [rows] = yield self._statements(self._sql.take_away, key=key, only=only)
         if rows:
             yield from self._offer(key)
             return DONE

@@ -176,12 +176,6 @@ class Dialect:
     """Finds the first living waiter, where `bury` cannot do so itself."""
     verdict: Text | None = None
     """Where `acquire` only gives whether it did something: gives the state."""
-    take_away_guarded: Text | None = None
-    """The same as `take_away` where a transaction keeps that from being done."""
-    extend_many: Text | None = None
-    """Extends the leases of `holders` on `keys` with one ttl; gives a row for each. A holder id is
-    of one lease alone, so it is not found at the name of another. None where many statements cost
-    little more."""
     forget: Text | None = None
     """Takes all waiters of a dead listener out, where the database cannot detect its death."""
 

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingError, RefusedError
-from holdfast.engines.sql.mysql.connection import LockedError, insist_on_mariadb, read_error
+from holdfast.engines.sql.mysql.connection import LockedError, read_error
 
 
 @pytest.mark.parametrize(
@@ -73,25 +73,6 @@ def test_a_key_that_makes_no_sense(tmp_path: Path) -> None:
 def test_what_an_error_means(number: int, kind: type[Exception]) -> None:
     assert type(read_error(number, "what it said")) is kind
     assert "what it said" in str(read_error(number, "what it said"))
-
-
-@pytest.mark.parametrize("version", ["8.0.36", "10.4.32-MariaDB", "5.5.5-10.3.39-MariaDB-log"])
-def test_mariadb_is_not_said_to_what_does_not_understand_it(version: str) -> None:
-    with pytest.raises(RefusedError, match="mysql://"):
-        insist_on_mariadb(version)
-
-
-@pytest.mark.parametrize(
-    "version",
-    [
-        "10.5.1-MariaDB",
-        "5.5.5-10.11.19-MariaDB-0+deb12u1",
-        "10.6.12-7-MariaDB-enterprise",
-        "11.4.4-2-MariaDB-enterprise-log",
-    ],
-)
-def test_mariadb_is_known_by_its_version(version: str) -> None:
-    insist_on_mariadb(version)
 
 
 def test_nobody_there_is_unavailable() -> None:

@@ -33,11 +33,10 @@ class Statements(dialect.Statements):
         if returns:
             bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {{state}}"
-            texts["take_away"] = bounded + texts["take_away"]
             texts["rise"] = bounded + statements.TEXTS["rise"]
             del texts["verdict"]
         text = partial(Text, paramstyle="format")
-        self.dialect = make_dialect(slots, text, texts, ("acquire", "take_away", "rise"))
+        self.dialect = make_dialect(slots, text, texts, ("acquire", "rise"))
         self.ddl = (TABLES + VERSION).format(**names).strip()
         self.create = tuple(sql for sql in self.ddl.split(";") if sql)
         self.version = Text(READ_VERSION.format(**names), "format")
@@ -141,10 +140,6 @@ ON DUPLICATE KEY UPDATE
     "verdict": """
 SELECT {state} FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
-    "extend_many": """
-UPDATE {leases} SET expires = {extended}, ttl = greatest(ttl, :ttl)
-WHERE name IN (:keys) AND holder IN (:holders) AND NOT offered AND {running}
-""",
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)
@@ -159,10 +154,6 @@ ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 SELECT holder, '' FROM {waiters} WHERE name = :key AND holder <> :holder
 AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND offered) ORDER BY place LIMIT 1
 """,
-    # With a new fence, so that the old holder's next transaction cannot rely on it; without one
-    # while a transaction does, and so blocks a new fence.
-    "take_away": statements.TEXTS["take_away"].replace("SET", "SET fence = {next_fence},"),
-    "take_away_guarded": statements.TEXTS["take_away"],
     "reserve": """
 INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, {now}, 0, {now})
 ON DUPLICATE KEY UPDATE queued = queued

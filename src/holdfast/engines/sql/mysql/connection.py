@@ -4,7 +4,6 @@ Values are written into the text of a statement as numbers or hexadecimal digits
 depends on the session's character set or `sql_mode`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -115,11 +114,16 @@ class MySqlConnection:
         connection = self._connection
         assert connection is not None  # noqa: S101 - it was just made
         version = connection.get_server_info()
-        if self._needs_mariadb:
-            insist_on_mariadb(version)
+        is_mariadb = "mariadb" in version.lower()
+        if self._needs_mariadb and not is_mariadb:
+            raise RefusedError(
+                f"mariadb:// needs MariaDB 10.5 or later, and this server is {version}; for MySQL, "
+                "the URL begins with mysql://",
+                is_final=True,
+            )
         for sql in SESSION_SETTINGS:
             self.run_text(sql, until)
-        if "mariadb" in version.lower():
+        if is_mariadb:
             self.run_text(MARIADB_SESSION_SETTING, until)
         [(now,)] = self.run_text(HANDSHAKE, until)
         assert isinstance(now, int)  # noqa: S101 - a bigint
@@ -250,21 +254,6 @@ def open_connection(address: Mapping[str, Any], seconds: float) -> pymysql.Conne
         raise _why(error) from error
 
 
-def insist_on_mariadb(version: str) -> None:
-    """Raise unless the server knows what only MariaDB knows. Its version may have a prefix for old
-    clients (`5.5.5-`), and is followed by a release of the Enterprise server (`-7`).
-
-    >>> insist_on_mariadb("10.6.12-7-MariaDB-enterprise-log")
-    """
-    found = re.search(r"(\d+)\.(\d+)\.\d+(-\d+)?-MariaDB", version, re.IGNORECASE)
-    if found is None or (int(found[1]), int(found[2])) < (10, 5):
-        raise RefusedError(
-            f"mariadb:// needs MariaDB 10.5 or later, and this server is {version}; for MySQL, and "
-            "for an older MariaDB, the URL begins with mysql://",
-            is_final=True,
-        )
-
-
 def _with_values(sql: str, values: Sequence[object]) -> str:
     """A statement with its values written into it.
 
@@ -281,8 +270,6 @@ def _literal(value: object) -> str:
         return str(value + 0)  # a bool as a number, too
     if value is None:
         return "NULL"
-    if isinstance(value, list):
-        return ", ".join(map(_literal, value))
     return f"x'{bytes(value).hex()}'"  # type: ignore[call-overload]
 
 

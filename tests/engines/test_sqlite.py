@@ -22,7 +22,6 @@ from holdfast import Client, EngineUnavailable
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
-    OFFER,
     Acquire,
     Answer,
     Break,
@@ -364,56 +363,6 @@ class TestQueue:
         assert isinstance(say(store, Acquire("job", "c", 30.0, queue=True)), Held)
         assert isinstance(say(store, Acquire("job", "b", 30.0, queue=True)), Granted)
 
-    def test_the_one_who_moves_an_offer_on_is_not_of_the_same_process(self, host: Host) -> None:
-        stopped, other = host.client(), host.client()
-        say(stopped, Acquire("job", "a", 30.0))
-        for waiter in ("b", "c"):
-            say(stopped, Acquire("job", waiter, 30.0, queue=True))
-        say(other, Acquire("job", "d", 30.0, queue=True))
-        say(other, Release("job", "a"))
-        wait_for(lambda: host.rung == ["b"])
-        wait_for(lambda: host.passes(OFFER) and sorted(host.rung) == ["b", "d"])
-
-    def test_who_leaves_during_an_offer_wakes_the_next(self, host: Host) -> None:
-        """It may have been the only one that knew how short the offer is."""
-        store, others = host.client(), host.client()
-        say(store, Acquire("job", "a", 30.0))
-        say(store, Acquire("job", "stopped", 30.0, queue=True))
-        for waiter in ("leaving", "last"):
-            say(others, Acquire("job", waiter, 30.0, queue=True))
-        say(store, Release("job", "a"))
-        wait_for(lambda: host.rung == ["stopped"])
-        say(store, Release("job", "leaving"))
-        wait_for(lambda: host.passes(OFFER) and "last" in host.rung)
-
-    def test_a_line_that_comes_late_does_not_put_a_wake_up_off(self, host: Host) -> None:
-        """The releasing process may be stopped between the lines that it writes."""
-        host.path.touch()
-        pipe = waiters.Pipe(host.path, lambda: host.now, host.rung.append)
-        pipe.listen()
-        assert waiters.wake(host.path, pipe.name, "b\nb" + waiters.LATER)
-        wait_for(lambda: host.rung == ["b"])
-        pipe.close()
-
-    def test_who_joins_during_an_offer_wakes_no_other(
-        self, host: Host, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        lines: list[str] = []
-        write = waiters.wake
-
-        def note(database: Path, name: str, line: str) -> bool:
-            lines.append(line)
-            return write(database, name, line)
-
-        monkeypatch.setattr(waiters, "wake", note)
-        store = host.client()
-        say(store, Acquire("job", "a", 30.0))
-        for waiter in ("b", "c"):
-            say(store, Acquire("job", waiter, 30.0, queue=True))
-        say(store, Release("job", "a"))
-        say(host.client(), Acquire("job", "d", 30.0, queue=True))
-        assert lines == ["b"]
-
     def test_a_file_by_two_names_has_one_set_of_pipes(self, host: Host, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
         link = tmp_path / "elsewhere" / "link.db"
@@ -615,7 +564,7 @@ def test_a_path_that_leads_in_a_circle(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_pipe_that_cannot_be_opened_leaves_nothing(host: Host, left: int) -> None:
     with free_descriptors(left) as first, pytest.raises(OSError, match="Too many open files"):
-        waiters.Pipe(host.path, lambda: host.now, host.rung.append)
+        waiters.Pipe(host.path, host.rung.append)
     reading = os.dup(0)
     os.close(reading)
     assert reading == first
@@ -686,7 +635,7 @@ def test_a_pipe_that_was_interrupted_in_the_making_leaves_nothing_behind(host: H
         before = set(os.listdir("/dev/fd"))
         try:
             with interruption:
-                pipe = waiters.Pipe(host.path, lambda: host.now, host.rung.append)
+                pipe = waiters.Pipe(host.path, host.rung.append)
         except KeyboardInterrupt:
             assert set(os.listdir("/dev/fd")) == before
             assert list(host.path.parent.iterdir()) == [host.path]

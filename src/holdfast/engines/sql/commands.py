@@ -321,9 +321,8 @@ class Commands:
         """Run `first` in the middle of these, and wake those to which the lock is offered. If some
         turn out to be dead, take them out, and offer it again."""
         sql, (before, after) = self._sql, texts
-        values: dict[str, Any] = {"key": key, "holder": "", "shares": 0, "again": True}
-        if asker is not None:  # else one leaves, who may have known of an offer
-            values |= {"holder": asker.holder, "shares": asker.shares, "again": False}
+        holder, shares = ("", 0) if asker is None else (asker.holder, asker.shares)
+        values = {"key": key, "holder": holder, "shares": shares}
         rows: Results | None = None
         while True:
             results = yield (
@@ -335,26 +334,14 @@ class Commands:
                 rows = results[len(before) : len(before) + len(first)]
             found = dict(zip(after, results[-len(after) :], strict=True))
             [row] = results[-1]
-            state = State.of(row)
-            dead = self._wake(found.get(sql.woken, []), found[sql.heads], state.owner)
+            offered = found.get(sql.woken, []) + found[sql.heads]
+            waiters = [(as_text(each[0]), as_text(each[1])) for each in offered]
+            dead = [each for each in waiters if not self._waiters.wake(*each)]
             if not dead or sql.forget is None:
-                return rows, state
+                return rows, State.of(row)
             gone, first = (sql.forget, sql.free, sql.remove), ()
             for holder, listener in dead:
                 first += self._statements(*gone, key=key, holder=holder, listener=listener)
-            values["again"] = True
-
-    def _wake(self, woken: list[Row], heads: list[Row], owner: str) -> list[tuple[str, str]]:
-        """Wake these waiters; gives those that are known to be dead."""
-        admitted = [(as_text(each[0]), as_text(each[1]), bool(each[2])) for each in woken]
-        offered = [
-            (as_text(each[0]), as_text(each[1]), as_text(each[0]) == owner) for each in heads
-        ]
-        return [
-            (holder, listener)
-            for holder, listener, is_offered in admitted + offered
-            if not self._waiters.wake(listener, holder, is_offered=is_offered)
-        ]
 
     def _break(self, request: Break) -> Command[Answer]:
         key, only = request.key, request.holder or None

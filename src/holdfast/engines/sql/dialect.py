@@ -117,10 +117,7 @@ class Dialect:
     """Offers the lock to the first waiter, if it is free or expired; not if that waiter would share
     it. Without waiters, marks it as free."""
     heads: Text
-    """Wakes the waiters that should know of an offer that was just made, and gives (holder,
-    listener) of each: the first waiter, and the first of another listener: one stopped process must
-    not delay the others. `again`: also of an offer that was made before, since a waiter that knew
-    of it has left, or is dead."""
+    """Wakes the waiter that the lock was just offered to, and gives (holder, listener) of it."""
     drop: Text
     """Takes the waiter that the lock is offered to out of the queue."""
     take_away: Text
@@ -159,8 +156,7 @@ class Dialect:
     admit: Text
     """Makes waiters members, by offers: the first one, and those behind it that may share."""
     woken: Text
-    """Wakes waiters that were just admitted, and the first one behind them, and gives (holder,
-    listener, whether it was admitted) of each."""
+    """Wakes waiters that were just admitted, and gives (holder, listener) of each."""
     drop_members: Text
     """Takes members out of the queue."""
     tally: Text

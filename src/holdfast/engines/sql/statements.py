@@ -48,7 +48,10 @@ CASE WHEN {polls} THEN alive_until BETWEEN {now} AND {now} + :life ELSE {listens
     "offer_lasts": """
 {greatest}(:offer, CASE WHEN {polls} THEN {least}(alive_until - {now}, :longest_life) ELSE 0 END)
 """,
+    "listener": "w.listener",
+    "can_be_woken": "w.listener <> ''",
     "notify": "",
+    "join": "JOIN",
     "from_first_waiter": "FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1",
     # The last place, and whether no other has that of the asker: it lost it for being stopped, and
     # the clock was set back.
@@ -139,6 +142,11 @@ UPDATE {leases} SET
     shares = 1
 WHERE name = :key AND (holder IS NULL OR {expired})
   AND coalesce((SELECT shares {from_first_waiter}), 1) = 1
+""",
+    "heads": """
+SELECT w.holder, {listener}{notify}
+FROM {leases} AS l {join} {waiters} AS w ON w.holder = l.holder
+WHERE l.name = :key AND l.offered AND w.holder <> :holder AND {can_be_woken}
 """,
     "drop": """
 DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)
@@ -236,24 +244,9 @@ WHERE l.name = :key AND first.shares <> 1 AND w.shares = first.shares
   AND NOT EXISTS ({any_member} AND m.holder = w.holder)
 """,
     "woken": """
-WITH front AS (
-    SELECT w.holder, w.listener, w.place, m.holder IS NOT NULL AS admitted
-    FROM (
-        SELECT holder, listener, place FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
-    ) AS w LEFT JOIN {members} AS m ON m.name = :key AND m.holder = w.holder
-), next AS (
-    SELECT * FROM front WHERE NOT admitted ORDER BY place LIMIT 1
-)
-SELECT holder, listener, admitted{notify} FROM front
-WHERE listener <> '' AND holder <> :holder AND (
-    admitted
-    OR (:again OR EXISTS (SELECT 1 FROM front WHERE admitted))
-       AND EXISTS ({any_member} AND m.offered)
-       AND place IN ((SELECT place FROM next), (
-           SELECT min(place) FROM front
-           WHERE NOT admitted AND listener <> (SELECT listener FROM next)
-       ))
-)
+SELECT w.holder, {listener}{notify}
+FROM {members} AS m {join} {waiters} AS w ON w.holder = m.holder
+WHERE m.name = :key AND w.holder <> :holder AND {can_be_woken}
 """,
     "drop_members": """
 DELETE FROM {waiters} WHERE holder IN (SELECT holder FROM {members} WHERE name = :key)

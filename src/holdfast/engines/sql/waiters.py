@@ -53,10 +53,9 @@ class Waiters:
         """Whether a holder is in the lease's row, and did not have to wait, as far as is known."""
         return holder not in self.members and holder not in self._places
 
-    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
-        """The lock is offered to this waiter of any client, or to another: then it should ask when
-        the offer has lapsed. False if it is known to be dead. Here: wake it if it is of this
-        client."""
+    def wake(self, holder: str, listener: str) -> bool:
+        """The lock is offered to this waiter of any client. False if it is known to be dead. Here:
+        wake it if it is of this client."""
         if holder in self._places:
             self._notify(holder)
         return True

@@ -111,6 +111,11 @@ SLOTS = {
     "done": "",  # rows are counted
     # A variable: beside a subquery, the server would read, and lock, the queues of all locks.
     "front": "@holdfast_front",
+    # All poll; a waiter of the same client can be woken. In another order, the server would read,
+    # and lock, all queues.
+    "listener": "''",
+    "can_be_woken": "TRUE",
+    "join": "STRAIGHT_JOIN",
 }
 
 _TAKES = """
@@ -150,17 +155,9 @@ FROM {queue} WHERE {must_wait}
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 """,
     "front": "SET {front} = {first_alive}",
-    "heads": """
-SELECT holder, '' FROM {waiters} WHERE name = :key AND holder <> :holder
-AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND offered) ORDER BY place LIMIT 1
-""",
     "reserve": """
 INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, {now}, 0, {now})
 ON DUPLICATE KEY UPDATE queued = queued
-""",
-    "woken": """
-SELECT w.holder, '', 1 FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
-WHERE m.name = :key AND w.holder <> :holder
 """,
     # Neither by a subquery, nor in another order: the server would read, and lock, all queues.
     "drop_members": """

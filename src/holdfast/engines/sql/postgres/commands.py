@@ -86,7 +86,7 @@ SLOTS = {
     "now": NOW,
     "polls": "pid = 0",
     "listens": "EXISTS (SELECT 1 FROM pg_stat_get_activity(pid))",
-    "notify": ", pg_notify(listener, encode(holder, 'hex'))",
+    "notify": ", pg_notify(w.listener, encode(w.holder, 'hex'))",
     "cell_name": "key",
 }
 
@@ -97,7 +97,7 @@ _TYPES = {
         *("deadline", "place", "limit", "expect"),
     ),
     "integer": ("shares", "pid"),
-    "boolean": ("again", "is_text"),
+    "boolean": ("is_text",),
     "text": ("listener",),
 }
 """Of the values: PostgreSQL cannot always tell."""
@@ -150,21 +150,6 @@ SELECT :holder, :key,
 FROM {queue} WHERE {must_wait}
 ON CONFLICT (holder) DO UPDATE
 SET listener = excluded.listener, pid = excluded.pid, alive_until = excluded.alive_until
-""",
-    "heads": """
-WITH front AS (
-    SELECT holder, listener, place FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
-), first AS (
-    SELECT * FROM front ORDER BY place LIMIT 1
-), other AS (
-    SELECT * FROM front WHERE listener <> (SELECT listener FROM first) ORDER BY place LIMIT 1
-)
-SELECT holder, listener{notify}
-FROM (SELECT * FROM first UNION ALL SELECT * FROM other) AS heads
-WHERE listener <> '' AND holder <> :holder AND EXISTS (
-    SELECT 1 FROM {leases} WHERE name = :key AND offered
-    AND (holder = (SELECT holder FROM first) OR :again)
-)
 """,
     "reserve": """
 INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, 0, 0, {now})

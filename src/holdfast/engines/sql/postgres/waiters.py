@@ -66,9 +66,9 @@ class ListeningWaiters(Waiters):
             listener.listen()
         return self._address
 
-    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
-        """It is notified by the statement itself, unless it polls."""
-        return True if listener else super().wake(listener, holder, is_offered=is_offered)
+    def wake(self, holder: str, listener: str) -> bool:
+        """It was notified by the statement itself."""
+        return True
 
     def listen(self, channel: str) -> Listening:
         """Listen until closed; behind a pooler it ends by itself. Pure, as `exchanges` is."""

@@ -143,23 +143,6 @@ TEXTS = {
         ON CONFLICT (holder) DO UPDATE
         SET listener = excluded.listener, alive_until = excluded.alive_until
     """,
-    # Each row by its number: a query that sorts, or is named and used twice, takes ten times as
-    # long here.
-    "heads": """
-        SELECT w.holder, w.listener FROM holdfast_leases l
-        JOIN holdfast_waiters first ON first.rowid = (
-            SELECT rowid FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1
-        )
-        JOIN holdfast_waiters w ON w.rowid IN (first.rowid, (
-            SELECT rowid FROM (
-                SELECT rowid, listener FROM holdfast_waiters
-                WHERE name = :key ORDER BY place LIMIT 100
-            ) WHERE listener <> first.listener LIMIT 1
-        ))
-        WHERE l.name = :key AND l.offered AND (l.holder = first.holder OR :again)
-          AND w.listener <> '' AND w.holder <> :holder
-        ORDER BY w.place
-    """,
     "forget": "DELETE FROM holdfast_waiters WHERE listener = :listener",
     "reserve": """
         INSERT INTO holdfast_leases (name, fence, ttl, expires, boot)

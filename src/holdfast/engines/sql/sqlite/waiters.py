@@ -1,13 +1,8 @@
 """How a waiter of any process on the host is woken: its client listens at a named pipe beside the
 database file.
 
-A waiter is woken by a line in the pipe. It is one of
-
-- `holder`: ask again, the lock may be yours;
-- `holder later`: ask again when the offer to another has lapsed.
-
-A pipe that is not read any more (its process died) cannot be opened for writing. That shows that
-the waiter is dead.
+A waiter is woken by a line in the pipe: its holder id. A pipe that is not read any more (its
+process died) cannot be opened for writing. That shows that the waiter is dead.
 """
 
 import errno
@@ -19,13 +14,11 @@ from contextlib import suppress
 from glob import escape
 from pathlib import Path
 
-from holdfast.core.messages import OFFER
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.connection import wait_for
 from holdfast.engines.sql.waiters import Waiters
 
 INFIX = "-wakeup-"
-LATER = " later"
 ABANDONED = 60.0
 """Seconds after which a pipe that is not read is removed. A young one may be about to be read."""
 
@@ -42,16 +35,15 @@ class PipeWaiters(Waiters):
         """The pipe's name; '' where there is none, or no thread to read it: then waiters poll."""
         with suppress(OSError, RuntimeError):
             if self._pipe is None and hasattr(os, "mkfifo"):
-                self._pipe = Pipe(self._database, self._clock, self._notify)
+                self._pipe = Pipe(self._database, self._notify)
             if self._pipe is not None:
                 self._pipe.listen()
                 return self._pipe.name, 0
         return "", 0
 
-    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
-        """Wake a waiter of any process, now or when the offer has lapsed; False if its process
-        died."""
-        return wake(self._database, listener, holder if is_offered else holder + LATER)
+    def wake(self, holder: str, listener: str) -> bool:
+        """Wake a waiter of any process; False if its process died."""
+        return wake(self._database, listener, holder)
 
     def close(self) -> None:
         """Stop listening. Of two threads that close, one has the pipe."""
@@ -70,10 +62,10 @@ class PipeWaiters(Waiters):
 class Pipe:
     """A named pipe, and the thread that reads it."""
 
-    def __init__(self, database: Path, clock: Clock, notify: Notify) -> None:
+    def __init__(self, database: Path, notify: Notify) -> None:
         self.name = os.urandom(8).hex()
         self._path = Path(_path(database, self.name))
-        self._clock, self._notify = clock, notify
+        self._notify = notify
         self._thread: threading.Thread | None = None
         self._ends: list[int] = []
         """To read from, and to write to, or reading would end by itself."""
@@ -110,26 +102,14 @@ class Pipe:
 
     def _listen(self) -> None:
         rest = b""
-        later: dict[str, float] = {}
-        """By holder id: when to wake that waiter."""
         while self._thread is threading.current_thread():
             reading = self._ends[0]
-            pause = min(later.values()) - self._clock() if later else None
-            wait_for([reading], seconds=pause)  # a read that blocks would stop all greenlets
+            wait_for([reading])  # a read that blocks would stop all greenlets
             with suppress(BlockingIOError):
                 rest += os.read(reading, 65536)
             *lines, rest = rest.split(b"\n")
-            now = self._clock()
             for line in lines:
-                holder = line.decode(errors="replace")
-                if holder.endswith(LATER):
-                    later[holder.removesuffix(LATER)] = now + OFFER
-                else:  # at once, also if the two lines come in the wrong order
-                    later.pop(holder, None)
-                    self._notify(holder)
-            for holder in [each for each, due in later.items() if due <= now]:
-                del later[holder]
-                self._notify(holder)
+                self._notify(line.decode(errors="replace"))
 
 
 def wake(database: Path, name: str, line: str) -> bool:

@@ -31,10 +31,6 @@ class TestPostgres:
         assert about("synchronous_commit is off", found) == ["warning"]
         assert about("fsync is off", found) == ["critical"]  # as those of the tests run
 
-    def test_a_session_that_cannot_write(self, postgres: PostgresServer) -> None:
-        found = findings(with_setting(postgres.url, "default_transaction_read_only=on"))
-        assert about("default_transaction_read_only is on", found)[0] == "critical"
-
     def test_a_pooler_in_the_way(self, pgbouncer: PgBouncer) -> None:
         assert about("there is a pooler in the way", findings(pgbouncer.url)) == ["note"]
         assert about("there is a pooler in the way", findings(pgbouncer.server.url)) == []

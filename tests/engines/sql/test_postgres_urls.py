@@ -5,11 +5,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 import holdfast
 from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingError, RefusedError
-from holdfast.engines.sql.postgres import addresses
 from holdfast.engines.sql.postgres.addresses import (
     addresses_of,
     hosts_of,
-    known_parameters,
     parameters_of,
 )
 from holdfast.engines.sql.postgres.connection import read_error
@@ -78,19 +76,6 @@ def test_the_environment_may_name_the_hosts(monkeypatch: pytest.MonkeyPatch) -> 
     assert [host for host, *_ in tried()] == ["/a", "/b"]
     assert [host for host, *_ in tried(host="/c")] == ["/c"]
     assert [host for host, *_ in tried(service="mine")] == [None]
-
-
-def test_it_keeps_to_load_balance_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "shuffle", list.reverse)
-    hosts = "/a,/b,/c"
-    assert [host for host, *_ in tried(host=hosts)] == ["/a", "/b", "/c"]
-    if "load_balance_hosts" in known_parameters():  # from libpq 16 on
-        found = tried(host=hosts, load_balance_hosts="random")
-        assert [host for host, *_ in found] == ["/c", "/b", "/a"]
-        monkeypatch.setenv("PGLOADBALANCEHOSTS", "random")
-        assert [host for host, *_ in tried(host=hosts)] == ["/c", "/b", "/a"]
-        found = tried(host=hosts, load_balance_hosts="disable")
-        assert [host for host, *_ in found] == ["/a", "/b", "/c"]
 
 
 @pytest.mark.parametrize(

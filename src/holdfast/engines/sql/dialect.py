@@ -84,96 +84,62 @@ Command: TypeAlias = Generator[tuple[Statement, ...], Results, T]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The statements of one kind of database. Each *gives* rows.
+    """The statements of one kind of database.
 
-    A *state* is (fence if granted else null, now, remaining, ttl, holder).
+    Those that change something give a row if they did. A *state* is (fence if granted else null,
+    now, remaining, ttl, holder).
     """
 
-    acquire: Text
-    """Gives a state, or nothing."""
+    acquire: Text  # gives a state, or nothing
     look: Text
     """Gives a state, and behind it `shares` in the row, `place`, the asker's in the queue or null,
     and `queued`. Of a shared lock, `remaining` is that of the member whose lease ends first."""
     extend: Text
-    """Gives a row if done."""
-    release: Text
-    """Gives a row if done."""
-    adopt: Text
-    """Counts a lease of another clock anew, and an offer to the asker."""
+    release: Text  # of a lock without a queue
+    adopt: Text  # counts a lease of another clock anew, and an offer to the asker
     join: Text
     """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was. Not if
     the asker has the lock, or is offered it; nor after the deadline."""
-    mark: Text
-    """Marks in the lease's row that there is a queue."""
-    touch: Text
-    """Marks a waiter that polls as alive; gives a row if it has a place."""
-    leave: Text
-    """Gives the place up."""
-    free: Text
-    """Ends the holder's lease; gives a row if done."""
-    bury: Text
-    """Deletes the dead waiters before the first living one, if the lock is free or expired."""
+    mark: Text  # marks in the lease's row that there is a queue
+    touch: Text  # marks a waiter that polls as alive, if it has a place
+    leave: Text  # gives the place up
+    free: Text  # ends the holder's lease
+    bury: Text  # deletes the dead waiters before the first living one, if the lock is not held
     offer: Text
     """Offers the lock to the first waiter, if it is free or expired; not if that waiter would share
     it. Without waiters, marks it as free."""
-    heads: Text
-    """Wakes the waiter that the lock was just offered to, and gives (holder, listener) of it."""
-    drop: Text
-    """Takes the waiter that the lock is offered to out of the queue."""
-    take_away: Text
-    """Ends the lease of `only`, or of any holder if that is null; gives a row if done."""
-    inspect: Text
-    """Gives (key, holder, fence, remaining, waiters, shares), a row for each holder."""
-    listing: Text
-    """Gives the same of each."""
-    cell: Text
-    """Gives (value, whether it is text, version) of a cell that was set."""
-    make_cell: Text
-    """Gives a row if done; does nothing if there is such a cell."""
-    set_cell: Text
-    """Gives a row if done; does nothing unless the version is the expected one."""
+    heads: Text  # wakes the waiter that the lock was just offered to; gives (holder, listener)
+    drop: Text  # takes the waiter that the lock is offered to out of the queue
+    take_away: Text  # ends the lease of `only`, or of any holder if that is null
+    inspect: Text  # gives (key, holder, fence, remaining, waiters, shares), a row for each holder
+    listing: Text  # gives the same of each lock
+    cell: Text  # gives (value, whether it is text, version) of a cell that was set
+    make_cell: Text  # does nothing if there is such a cell
+    set_cell: Text  # does nothing unless the version is the expected one
     # For locks that several hold at once, see `holdfast.engines.sql.shares`:
-    reserve: Text
-    """Locks the row; makes one that is free if there is none."""
-    recount: Text
-    """Counts members of another clock anew, and an offer to the asker."""
-    expire: Text
-    """Deletes members whose time is over, and all if the lock is not shared."""
-    unfold: Text
-    """Makes a member of one that has the lock alone, and shares it."""
-    share: Text
-    """Marks the row as shared then."""
-    enter: Text
-    """Makes the asker a member, by an offer, if there is room and no queue."""
-    rise: Text
-    """Gives a new fence if the asker is a member, and none has confirmed yet."""
-    confirm: Text
-    """Makes the asker's offer a lease, or extends its lease."""
-    prolong: Text
-    """Extends the lease of a member; gives a row if done."""
-    remove: Text
-    """Ends the lease of a member; gives a row if done."""
-    admit: Text
-    """Makes waiters members, by offers: the first one, and those behind it that may share."""
-    woken: Text
-    """Wakes waiters that were just admitted, and gives (holder, listener) of each."""
-    drop_members: Text
-    """Takes members out of the queue."""
-    tally: Text
-    """Brings the row up to date with the members: holder, expiry, whether one has confirmed."""
+    reserve: Text  # locks the row; makes one that is free if there is none
+    recount: Text  # counts members of another clock anew, and an offer to the asker
+    expire: Text  # deletes members whose time is over, and all if the lock is not shared
+    unfold: Text  # makes a member of one that has the lock alone, and shares it
+    share: Text  # marks the row as shared then
+    enter: Text  # makes the asker a member, by an offer, if there is room and no queue
+    rise: Text  # gives a new fence if the asker is a member, and none has confirmed yet
+    confirm: Text  # makes the asker's offer a lease, or extends its lease
+    prolong: Text  # extends the lease of a member
+    remove: Text  # ends the lease of a member
+    admit: Text  # makes waiters members, by offers: the first one, and those that may share with it
+    woken: Text  # wakes waiters that were just admitted; gives (holder, listener) of each
+    drop_members: Text  # takes members out of the queue
+    tally: Text  # brings the row up to date with the members: holder, expiry, whether one confirmed
     peek: Text
     """As `look`, with a fence if the asker is a confirmed member; and behind it whether the asker
     is a member, whether there is room for one more with these shares, and whether the first waiter
     wants the same."""
     # Where the database needs them:
-    lock: Text | None = None
-    """Locks the row; None where a transaction locks the whole database."""
-    front: Text | None = None
-    """Finds the first living waiter, where `bury` cannot do so itself."""
-    verdict: Text | None = None
-    """Where `acquire` only gives whether it did something: gives the state."""
-    forget: Text | None = None
-    """Takes all waiters of a dead listener out, where the database cannot detect its death."""
+    lock: Text | None = None  # locks the row; None where a transaction locks the whole database
+    front: Text | None = None  # finds the first living waiter, where `bury` cannot
+    verdict: Text | None = None  # gives the state, where `acquire` cannot
+    forget: Text | None = None  # deletes all waiters of a listener whose death only we can detect
 
 
 class Statements:

@@ -10,9 +10,6 @@ from holdfast.engines import examining
 from holdfast.engines.sql.connection import Connect, SqlError
 from holdfast.engines.sql.dialect import Row, Text
 
-SCARCE = 0.9
-"""Of the connections that a server has."""
-
 Ask: TypeAlias = Callable[[str], Row]
 """Runs one statement, and gives its first row."""
 
@@ -42,18 +39,6 @@ def examine(
     yield from findings
     why = "leases and fences are counted on its clock; if that is set forward, leases end early"
     yield from examining.judge_offset(node, why)
-
-
-def judge_connections(where: str, used: int, most: int) -> Iterator[Finding]:
-    """Whether the server has some left."""
-    if used > SCARCE * most:
-        yield Finding(
-            "warning",
-            where,
-            f"{used} of its {most} connections are in use",
-            "a client that gets none can neither acquire nor renew",
-            "raise max_connections, or lower the number of clients",
-        )
 
 
 def _see(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from holdfast.core.records import Finding
 from holdfast.engines import examining
-from holdfast.engines.sql.examine import Ask, judge_connections
+from holdfast.engines.sql.examine import Ask
 from holdfast.engines.sql.mysql.connection import MySqlConnection
 
 OLDEST, NEWEST = "10.6", "11"
@@ -26,11 +26,6 @@ def checks(where: str, connection: MySqlConnection, ask: Ask) -> Iterator[Findin
             "holdfast was tried on MariaDB alone, with MySQL's statements",
             "",
         )
-    if ask("SELECT @@global.read_only")[0]:
-        yield Finding(
-            "critical", where, "it is read-only", "it refuses to write", "name the primary"
-        )
-        return
     flush = ask("SELECT @@innodb_flush_log_at_trx_commit")[0]
     if flush != 1:
         yield Finding(
@@ -48,6 +43,3 @@ def checks(where: str, connection: MySqlConnection, ask: Ask) -> Iterator[Findin
             "two nodes may grant one lock at once: a conflict is found after the grant",
             "have all clients use one node, or another engine",
         )
-    used = int(ask("SHOW STATUS LIKE 'Threads_connected'")[1])
-    most = int(ask("SELECT @@max_connections")[0])
-    yield from judge_connections(where, used, most)

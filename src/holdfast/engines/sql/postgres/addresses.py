@@ -7,7 +7,6 @@ looks a name up, no other thread of the program runs.
 
 import socket
 from collections.abc import Mapping
-from random import shuffle
 from typing import Any
 
 from psycopg import pq
@@ -34,8 +33,6 @@ _SAME = {"database": "dbname", "db": "dbname", "ssl": "sslmode"}
 _LISTS = ("host", "hostaddr", "port")
 """The parameters that may have a value for each host."""
 
-_BALANCE = "load_balance_hosts"
-
 
 def known_parameters() -> dict[str, str]:
     """Those of this libpq, and what the environment says of them."""
@@ -61,7 +58,7 @@ def parameters_of(arguments: Mapping[str, Any]) -> dict[str, str]:
             unknown.append(name)
     refuse_tls(unknown, "psycopg")
     if "service" not in found:  # which may name hosts, too
-        found = {name: known[name] for name in (*_LISTS, _BALANCE) if known.get(name)} | found
+        found = {name: known[name] for name in _LISTS if known.get(name)} | found
     return DEFAULTS | found | FORCED
 
 
@@ -80,12 +77,9 @@ def hosts_of(parameters: Mapping[str, str]) -> list[dict[str, str]]:
         lists["port"] *= number
     if any(len(values) != number for values in lists.values()):
         return [dict(parameters)]  # libpq says what is wrong
-    found = [
+    return [
         {**parameters, **{name: values[n] for name, values in lists.items()}} for n in range(number)
     ]
-    if parameters.get(_BALANCE) == "random":
-        shuffle(found)
-    return found
 
 
 def addresses_of(host: Mapping[str, str]) -> list[str]:
@@ -98,10 +92,7 @@ def addresses_of(host: Mapping[str, str]) -> list[str]:
         infos = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise BrokenError(f"the address of {name} was not found: {error}") from error
-    found = [
+    return [
         make_conninfo("", **{**host, "hostaddr": str(address)})
         for address in dict.fromkeys(info[4][0] for info in infos)
     ]
-    if host.get(_BALANCE) == "random":
-        shuffle(found)
-    return found

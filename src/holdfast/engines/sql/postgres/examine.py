@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from holdfast.core.records import Finding
 from holdfast.engines import examining
-from holdfast.engines.sql.examine import Ask, judge_connections
+from holdfast.engines.sql.examine import Ask
 from holdfast.engines.sql.postgres.connection import PostgresConnection
 
 OLDEST, NEWEST = "12", "17"
@@ -24,18 +24,8 @@ def checks(where: str, connection: PostgresConnection, ask: Ask) -> Iterator[Fin
         return str(ask(f"SELECT current_setting('{name}')")[0])
 
     yield from examining.judge_version(where, setting("server_version"), OLDEST, NEWEST)
-    if ask("SELECT pg_is_in_recovery()")[0]:
-        yield Finding(
-            "critical",
-            where,
-            "it is a standby",
-            "it refuses to write",
-            "name the primary, or several hosts with target_session_attrs=read-write",
-        )
-        return
     yield from _pooler(where, connection, ask)
     yield from _durability(where, setting, ask)
-    yield from _sessions(where, setting, ask)
 
 
 def _pooler(where: str, connection: PostgresConnection, ask: Ask) -> Iterator[Finding]:
@@ -67,26 +57,4 @@ def _durability(where: str, setting: Setting, ask: Ask) -> Iterator[Finding]:
             f"it has {standbys} standbys, none of them synchronous",
             "after a failover, the new primary may have missed the last grants",
             "set synchronous_standby_names, if a failover is to keep the locks",
-        )
-
-
-def _sessions(where: str, setting: Setting, ask: Ask) -> Iterator[Finding]:
-    used, most = ask("SELECT count(*) FROM pg_stat_activity")[0], setting("max_connections")
-    yield from judge_connections(where, used, int(most))
-    level = setting("default_transaction_isolation")
-    if level != "read committed":
-        yield Finding(
-            "note",
-            where,
-            f"default_transaction_isolation is {level}",
-            "holdfast sets its own; but see `guard` about transactions of yours",
-            "",
-        )
-    if setting("default_transaction_read_only") == "on":
-        yield Finding(
-            "critical",
-            where,
-            "default_transaction_read_only is on",
-            "nothing can be written",
-            "turn it off for this role or database",
         )

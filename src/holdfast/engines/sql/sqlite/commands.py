@@ -66,11 +66,18 @@ UPDATE holdfast_file SET floor = ((floor >> 32) + 1) << 32, boot = :boot WHERE b
 
 LAST_ROW = "SELECT coalesce(max(rowid), 0) FROM holdfast_leases"
 
-PRUNABLE = """
-SELECT rowid, fence FROM holdfast_leases
-WHERE rowid BETWEEN :first AND :last AND NOT queued
+_IDLE = """
+rowid BETWEEN :first AND :last AND NOT queued
   AND (expires < :before AND boot = :boot OR boot <> :boot AND holder IS NULL)
 """
+
+RAISE_FLOOR = f"""
+UPDATE holdfast_file SET floor = idle.fence
+FROM (SELECT max(fence) AS fence FROM holdfast_leases WHERE {_IDLE}) AS idle
+WHERE idle.fence > floor
+"""  # noqa: S608 - fixed
+
+PRUNE = f"DELETE FROM holdfast_leases WHERE {_IDLE}"  # noqa: S608 - fixed
 
 LISTENERS = "SELECT DISTINCT listener FROM holdfast_waiters WHERE listener <> ''"
 
@@ -82,10 +89,6 @@ DELETE FROM holdfast_members WHERE NOT EXISTS (
 )
 """
 """Those of locks that are not shared any more."""
-
-RAISE_FLOOR = "UPDATE holdfast_file SET floor = max(floor, :fence)"
-
-PRUNE = "DELETE FROM holdfast_leases WHERE rowid = ?"
 
 TABLES = {
     "leases": "holdfast_leases",

@@ -40,8 +40,6 @@ def default_path() -> Path:
     home = Path.home()
     if sys.platform == "darwin":
         folder = home / "Library" / "Application Support"
-    elif sys.platform == "win32":
-        folder = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     else:
         state = os.environ.get("XDG_STATE_HOME", "")
         folder = Path(state) if os.path.isabs(state) else home / ".local" / "state"
@@ -195,11 +193,3 @@ def examine(path: Path, ttl: float) -> Iterator[Finding]:
                 "if the file is deleted while it is in use, two may hold one lock",
                 f"chmod o-w {folder}, or choose a folder of the program's own",
             )
-    if path.exists():
-        yield Finding(
-            "note",
-            str(path),
-            f"it has {path.stat().st_size // 1000} kB, for one host alone",
-            "",
-            "",
-        )

@@ -270,11 +270,8 @@ class SqliteStore:
             "boot": self._boot_clock.boot,
         }
         connection.execute("BEGIN IMMEDIATE")
-        idle = connection.execute(sql.PRUNABLE, values).fetchall()
-        if idle:
-            highest = max(fence for _, fence in idle)
-            connection.execute(sql.RAISE_FLOOR, {"fence": highest})
-            connection.executemany(sql.PRUNE, [(rowid,) for rowid, _ in idle])
+        connection.execute(sql.RAISE_FLOOR, values)
+        connection.execute(sql.PRUNE, values)
         connection.execute("COMMIT")
 
     def _failed(

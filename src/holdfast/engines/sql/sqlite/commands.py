@@ -83,13 +83,6 @@ LISTENERS = "SELECT DISTINCT listener FROM holdfast_waiters WHERE listener <> ''
 
 FORGET_LISTENER = "DELETE FROM holdfast_waiters WHERE listener = ?"
 
-FORGET_MEMBERS = """
-DELETE FROM holdfast_members WHERE NOT EXISTS (
-    SELECT 1 FROM holdfast_leases l WHERE l.name = holdfast_members.name AND l.holder = :marker
-)
-"""
-"""Those of locks that are not shared any more."""
-
 TABLES = {
     "leases": "holdfast_leases",
     "waiters": "holdfast_waiters",

@@ -2,7 +2,6 @@
 said of the file, for a doctor: see `holdfast doctor`."""
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -23,9 +22,6 @@ NETWORK_FILE_SYSTEMS = frozenset([
 PAGE = 2048
 """Bytes. Every commit writes whole pages to the log, so ones that are smaller than SQLite's usual
 4096 make a pair about 9 % faster (1024: about 17 %, but then the larger values of cells spill)."""
-
-LITTLE = 50_000_000
-"""Bytes of a disk that are worth a word."""
 
 NEEDED = (3, 35, 0)
 """The SQLite version that brought RETURNING."""
@@ -52,7 +48,12 @@ def connect(path: Path) -> sqlite3.Connection:
         raise UnusableError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
     if path == default_path():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_folder(path)
+    kind = file_system(path.parent)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise UnusableError(
+            f"{path.parent} is on a network file system ({kind}), where SQLite cannot lock "
+            "reliably; use a local path, or an engine made for many hosts"
+        )
     # Only SQLite may open the file: closing any other descriptor of it in this process drops the
     # locks that other connections of the process have on it. That is how POSIX locks are.
     new = not path.exists()
@@ -82,24 +83,6 @@ def relax(connection: sqlite3.Connection) -> None:
 def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
     """What a statement gives; where it gives nothing, a row for each that it changed."""
     return cursor.fetchall() if cursor.description else [(1,)] * cursor.rowcount
-
-
-def _check_folder(path: Path) -> None:
-    folder = path.parent
-    if not folder.is_dir():
-        raise UnusableError(f"the folder {folder} does not exist; make it, or name another file")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UnusableError(
-            f"the folder {folder} cannot be written; SQLite keeps files of its own there"
-        )
-    if path.is_dir():
-        raise UnusableError("it is a folder, not a file")
-    kind = file_system(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise UnusableError(
-            f"{folder} is on a network file system ({kind}), where SQLite cannot lock reliably; "
-            "use a local path, or an engine made for many hosts"
-        )
 
 
 def file_system(folder: Path, mounts: str = "/proc/self/mountinfo") -> str:
@@ -141,55 +124,33 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-_EXPLANATIONS: dict[int, str] = {
-    sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file",
-    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore it or name another file",
-    sqlite3.SQLITE_READONLY: "the database cannot be written; check its permissions",
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check its permissions",
-    sqlite3.SQLITE_BUSY: "another program keeps the database locked",
-    sqlite3.SQLITE_LOCKED: "another program keeps the database locked",
+_MEANINGS: dict[int, tuple[str, float | None]] = {
+    sqlite3.SQLITE_NOTADB: ("it is not an SQLite database; name another file", inf),
+    sqlite3.SQLITE_CORRUPT: ("the database is damaged; restore it or name another file", None),
+    sqlite3.SQLITE_READONLY: ("the database cannot be written; check its permissions", inf),
+    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened; its folder must exist, and be writable", inf),
+    sqlite3.SQLITE_FULL: ("the disk is full", None),
+    sqlite3.SQLITE_BUSY: ("another program keeps the database locked", None),
+    sqlite3.SQLITE_LOCKED: ("another program keeps the database locked", None),
 }
+"""By code: what it means, and `heals_in` as in `Failed`."""
 
 
-def heals_in(error: Exception) -> float | None:
-    """As in `Failed`: infinite for what waiting does not heal."""
+def explain(error: Exception) -> tuple[str, float | None]:
+    """What an error means for the user, and whether waiting heals it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return inf if code in _FINAL else None
-
-
-_FINAL = (
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-)
-
-
-def explain(error: Exception) -> str:
-    """What an error means for the user."""
-    known = _EXPLANATIONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
-    return f"{known} ({error})" if known else str(error)
+    meaning, heals_in = _MEANINGS.get(code, ("", None))
+    return f"{meaning} ({error})" if meaning else str(error), heals_in
 
 
 def examine(path: Path, ttl: float) -> Iterator[Finding]:
-    """What the file system has to say. (A file that cannot be used at all is found by trying.)"""
+    """Who may delete the file. (A file that cannot be used at all is found by trying.)"""
     folder = path.parent
-    if folder.is_dir():
-        left = shutil.disk_usage(folder).free
-        if left < LITTLE:
-            yield Finding(
-                "warning",
-                str(path),
-                f"its disk has {left // 1_000_000} MB left",
-                "on a disk that is full no lock can be acquired or renewed",
-                "make room",
-            )
-        if folder.stat().st_mode & 0o002 and not folder.stat().st_mode & 0o1000:
-            yield Finding(
-                "warning",
-                str(path),
-                f"every user of this host may delete files in {folder}",
-                "if the file is deleted while it is in use, two may hold one lock",
-                f"chmod o-w {folder}, or choose a folder of the program's own",
-            )
+    if folder.is_dir() and folder.stat().st_mode & 0o1002 == 0o002:
+        yield Finding(
+            "warning",
+            str(path),
+            f"every user of this host may delete files in {folder}",
+            "if the file is deleted while it is in use, two may hold one lock",
+            f"chmod o-w {folder}, or choose a folder of the program's own",
+        )

@@ -22,14 +22,12 @@ from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Grante
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Command, Results, Statement
-from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
     UnusableError,
     boot_id,
     connect,
     explain,
-    heals_in,
     is_busy,
     relax,
     rows_of,
@@ -79,7 +77,7 @@ class SqliteStore:
         try:
             answers = self._with_connection(self._answer, requests, until)
         except sqlite3.Error as error:
-            return self._failed(requests, explain(error), heals_in(error))
+            return self._failed(requests, *explain(error))
         except (UnusableError, OSError) as error:
             return self._failed(requests, str(error), inf)
         if answers is None:
@@ -249,12 +247,11 @@ class SqliteStore:
         self._prune(connection)
 
     def _delete_dead_waiters(self, connection: sqlite3.Connection) -> None:
-        """Delete the waiters whose processes died, and members that mean nothing any more."""
+        """Delete the waiters whose processes died."""
         sweep(self._path)
         for (listener,) in connection.execute(sql.LISTENERS).fetchall():
             if not is_alive(self._path, listener):
                 connection.execute(sql.FORGET_LISTENER, (listener,))
-        connection.execute(sql.FORGET_MEMBERS, {"marker": MARKER})
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         """Drop some rows that have long been of no use; their fences live on in the floor.
@@ -328,9 +325,8 @@ class _Forks:
 
 _forks = _Forks()
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_forks.before,
-        after_in_parent=_forks.after_in_parent,
-        after_in_child=_forks.after_in_child,
-    )
+os.register_at_fork(
+    before=_forks.before,
+    after_in_parent=_forks.after_in_parent,
+    after_in_child=_forks.after_in_child,
+)

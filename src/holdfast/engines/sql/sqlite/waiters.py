@@ -34,7 +34,7 @@ class PipeWaiters(Waiters):
     def listener(self) -> tuple[str, int]:
         """The pipe's name; '' where there is none, or no thread to read it: then waiters poll."""
         with suppress(OSError, RuntimeError):
-            if self._pipe is None and hasattr(os, "mkfifo"):
+            if self._pipe is None:
                 self._pipe = Pipe(self._database, self._notify)
             if self._pipe is not None:
                 self._pipe.listen()

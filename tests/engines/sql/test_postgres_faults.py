@@ -105,22 +105,6 @@ def test_a_role_that_may_not_make_the_table_is_told_how(
     postgres.query("DROP OWNED BY guest")
 
 
-@pytest.mark.slow
-def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
-    settings = {"max_connections": "5", "superuser_reserved_connections": "2"}
-    with PostgresServer(settings=settings) as server:
-        server.query("CREATE ROLE guest LOGIN")
-        server.query("GRANT CREATE ON SCHEMA public TO guest")
-        guests = [invite(server.url_for("guest")) for _ in range(4)]
-        for number, guest in enumerate(guests[:3]):
-            guest.takes(f"job {number}")
-        [why] = guests[3].refused().values()
-        assert "connection" in why
-        first = guests[0].client
-        guests[0](first.close if guests[0].mode == "sync" else first.aclose)
-        assert guests[3].takes()
-
-
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_a_database_that_is_stricter_by_default(
     postgres: PostgresServer, invite: Invite, level: str

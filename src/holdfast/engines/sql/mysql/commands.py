@@ -102,10 +102,6 @@ MARIADB_SESSION_SETTING = "SET max_statement_time = 0"
 
 HANDSHAKE = f"SELECT {NOW}"
 
-LOCK_TABLES = "SELECT GET_LOCK('holdfast', 10)"
-UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
-"""Two clients that make the tables at once would be in each other's way."""
-
 SLOTS = {
     "now": NOW,
     "done": "",  # rows are counted

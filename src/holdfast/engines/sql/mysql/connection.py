@@ -22,10 +22,8 @@ from holdfast.engines.sql.connection import (
 from holdfast.engines.sql.dialect import Row, Statement
 from holdfast.engines.sql.mysql.commands import (
     HANDSHAKE,
-    LOCK_TABLES,
     MARIADB_SESSION_SETTING,
     SESSION_SETTINGS,
-    UNLOCK_TABLES,
     Statements,
 )
 
@@ -131,12 +129,8 @@ class MySqlConnection:
 
     def create(self, statements: Statements, until: float) -> None:
         """Make the tables. The version comes last: what was interrupted is done again."""
-        self.run_text(LOCK_TABLES, until)
-        try:
-            for sql in statements.create:
-                self.run_text(sql, until)
-        finally:
-            self.run_text(UNLOCK_TABLES, until)
+        for sql in statements.create:
+            self.run_text(sql, until)
 
     def is_usable(self, until: float) -> bool:
         """Whether the server has not closed it."""

@@ -575,6 +575,13 @@ PLANTED = [
     ),
     # shares whose holders are killed or stopped, or were asked for in vain
     Mutant(
+        "SQL: a waiter that is gone polls for the others",
+        "engines/sql/waiters.py",
+        "now < place.alive_at + place.life",
+        "now < place.alive_at + 100 * place.life",
+        POLLING,
+    ),
+    Mutant(
         "SQL: one that has the lock joins the queue",
         "engines/sql/statements.py",
         "l.holder <> :holder OR {expired}",
@@ -661,10 +668,17 @@ PLANTED = [
         POLLING,
     ),
     Mutant(
-        "SQL: a waiter that polls does not mark itself as alive",
+        "SQL: a waiter marks only itself as alive",
         "engines/sql/waiters.py",
-        "return alive_at + life / 3 <= self._clock()",
-        "return False",
+        "for holder in self._queue(key)]",
+        "for holder in self._queue(key)[:1]]",
+        POLLING,
+    ),
+    Mutant(
+        "SQL: no other waiter polls when the first has left",
+        "engines/sql/waiters.py",
+        "                self._notify(other)\n",
+        "",
         POLLING,
     ),
     # PostgreSQL

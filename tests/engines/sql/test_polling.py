@@ -44,6 +44,9 @@ class Poller:
     def gets(self, holder: str, shares: int = 1) -> None:
         fence(self.base.ask(Acquire(KEY, holder, TTL, queue=True, shares=shares), self.client))
 
+    def leaves(self, holder: str) -> None:
+        self.base.ask(Release(KEY, holder), self.client)
+
 
 @pytest.fixture
 def poller(base: Base) -> Poller:
@@ -138,18 +141,83 @@ def test_one_that_listens_has_its_offer_for_a_moment(base: Base, poller: Poller)
 
 
 @KINDS
-def test_it_is_alive_for_as_long_as_it_polls(base: Base, poller: Poller, shares: int) -> None:
-    for _ in range(20):
-        assert not poller.waits("ben", shares).wakes
+def test_the_first_of_a_client_polls_for_all(base: Base, poller: Poller, shares: int) -> None:
+    assert not poller.waits("ben").wakes
+    for holder in ("cleo", "dora"):
+        assert poller.waits(holder, shares).wakes
+    for _ in range(50):
         base.now += 1.0
+        assert not poller.waits("ben").wakes
+    assert waiters(base) == 3
+    assert poller.woken == []
+    base.ask(Release(KEY, "ann"))
+    poller.gets("ben")
+    assert poller.woken == ["cleo"]
+    assert not poller.waits("cleo", shares).wakes
+    poller.leaves("ben")
+    poller.woken.clear()
+    poller.gets("cleo", shares)
+    assert poller.woken == ["dora"]
+    if shares != 1:
+        poller.gets("dora", shares)
+
+
+def test_all_readers_of_a_client_ask_when_the_first_has_the_lock(
+    base: Base, poller: Poller
+) -> None:
+    """They were offered it together."""
+    for holder in ("ben", "cleo", "dora"):
+        poller.waits(holder, 0)
+    poller.waits("writer")
+    poller.waits("last", 0)
+    base.ask(Release(KEY, "ann"))
+    poller.gets("ben", 0)
+    assert poller.woken == ["cleo", "dora", "writer"]
+    for holder in ("dora", "cleo"):
+        poller.gets(holder, 0)
+    assert not poller.waits("writer").wakes
+    assert poller.waits("last", 0).wakes
+
+
+def test_another_one_polls_when_the_first_gives_up(base: Base, poller: Poller) -> None:
+    for holder in ("ben", "cleo", "dora"):
+        poller.waits(holder)
+    poller.leaves("cleo")
+    assert poller.woken == []
+    poller.leaves("ben")
+    assert poller.woken == ["dora"]
+    assert not poller.waits("dora").wakes
+
+
+def test_another_one_polls_when_the_first_is_heard_of_no_more(base: Base, poller: Poller) -> None:
+    """It has given up, and its release could not be sent."""
+    poller.waits("ben", ttl=1.0)
+    base.now += 0.5
+    assert poller.waits("cleo").remaining == SHORTEST_LIFE
+    base.now += SHORTEST_LIFE
+    assert poller.waits("cleo").remaining < SHORTEST_LIFE
+    base.now += LONGEST_LIFE
+    poller.waits("cleo")
     assert waiters(base) == 1
 
 
 def test_one_that_lost_its_place_asks_for_it_again(base: Base, poller: Poller) -> None:
+    for holder in ("ben", "cleo", "dora"):
+        poller.waits(holder)
+    base.run((base.dialect.leave(holder="cleo"),))
+    base.now += LONGEST_LIFE / 2
     poller.waits("ben")
-    base.run((base.dialect.leave(holder="ben"),))
+    assert poller.woken == ["cleo"]
+    poller.waits("cleo")
+    assert waiters(base) == 3
+
+
+def test_waiters_for_other_locks_poll_for_themselves(base: Base, poller: Poller) -> None:
+    fence(base.ask(Acquire("another", "zoe", TTL)))
     poller.waits("ben")
-    assert waiters(base) == 1
+    other = base.ask(Acquire("another", "cleo", TTL, queue=True), poller.client)
+    assert isinstance(other, Held)
+    assert not other.wakes
 
 
 def test_a_waiter_asks_again_if_the_listener_came_while_it_joined(poller: Poller) -> None:

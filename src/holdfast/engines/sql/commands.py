@@ -68,7 +68,7 @@ from holdfast.engines.sql.dialect import (
     as_text,
 )
 from holdfast.engines.sql.shares import MARKER, State
-from holdfast.engines.sql.waiters import LONGEST_LIFE, Waiters, life_of
+from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2
 """The longest interval, in seconds, at which a waiter polls that cannot be woken."""
@@ -83,6 +83,10 @@ by another's statement."""
 
 LEASES_AT_ONCE = 100
 """How many leases one transaction extends. Their rows stay locked meanwhile."""
+
+WAITERS_AT_ONCE = 100
+"""How many waiters one transaction marks as alive."""
+
 
 CLOCK_SET = "the server's clock was set during the request"
 
@@ -147,7 +151,7 @@ class Commands:
             first += self._join(request, until, listener, pid)
             _, state = yield from offer(key, first, request)
             if request.queue and state.place:
-                waiters.joined(holder, state.place, address)
+                waiters.joined(holder, state.place, life_of(request.ttl), address)
             # "": it is free, and no one waits; or its row was deleted meanwhile.
             if state.may_enter if is_shared else state.owner in ("", holder):
                 answer = yield from take(request, until)
@@ -211,14 +215,22 @@ class Commands:
             state = State.of(rows[0])
             self._clock.learn(asked_at, state.now)
             if state.now < deadline:
+                if state.fence is not None:
+                    self._waiters.stop_polling(holder)
                 return state
             # It may have done nothing: the server's clock is not what we took it for. Now we know.
         return Failed.at(self.node, CLOCK_SET)
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
         """The answer if another client has the lock."""
-        is_polling = request.queue and not listener
-        return Held(min(remaining, POLL) if is_polling else remaining, wakes=bool(listener))
+        if not request.queue:
+            return Held(remaining, wakes=False)
+        if listener:
+            self._waiters.stop_polling(request.holder)
+            return Held(remaining, wakes=True)
+        if self._waiters.polls(request.key, request.holder, request.shares):
+            return Held(min(remaining, POLL), wakes=False)
+        return Held(SHORTEST_LIFE, wakes=True)  # by the one that polls for it
 
     def _join(
         self, request: Acquire, until: float, listener: str, pid: int
@@ -240,20 +252,26 @@ class Commands:
         )
 
     def _poll(self, request: Acquire) -> Command[Held | None]:
-        """A waiter that is not woken asks again: it reads, and now and then marks itself as alive.
-        None if the lock may be its own now, or it has lost its place."""
-        key, holder, life = request.key, request.holder, life_of(request.ttl)
-        [[row]] = yield self._statements(self._sql.look, key=key, holder=holder)
+        """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
+        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
         state = State.of(row)
         held = _held_by_another(request, state)
-        if held is None or not state.place:
+        if held is None or not state.place:  # taken for dead, and out of the queue
             return None
-        if self._waiters.is_stale(holder, life):
-            [rows] = yield self._statements(self._sql.touch, holder=holder, own_life=_micro(life))
-            if not rows:
-                return None
-            self._waiters.joined(holder, state.place, ("", 0))
-        return self._held(request, held.remaining, "")
+        answer = self._held(request, held.remaining, "")
+        stale = [] if answer.wakes else self._waiters.stale(request.key)
+        for first in range(0, len(stale), WAITERS_AT_ONCE):
+            some = stale[first : first + WAITERS_AT_ONCE]
+            touch = [
+                self._statements(self._sql.touch, holder=each, own_life=_micro(life))
+                for each, life in some
+            ]
+            results = yield tuple(chain.from_iterable(touch))
+            for (each, _), rows in zip(some, results, strict=True):
+                self._waiters.marked(each, has_place=bool(rows))
+                if each == request.holder and not rows:
+                    return None
+        return answer
 
     def extend_all(self, requests: Sequence[Extend]) -> Command[list[Answer]]:
         """Extensions, several in a transaction, of those that should be in the lock's row; then, as

@@ -23,7 +23,7 @@ from holdfast import (
 SIGNATURES = {
     "Client": "(url: str | holdfast.engines.RedisClient | holdfast.engines.RedisClusterClient "
     "| collections.abc.Sequence[holdfast.engines.RedisClient] | holdfast.engines.SqlAlchemyEngine "
-    "| None = None, *, prefix: str | None = None, "
+    "| holdfast.engines.PsycopgPool | None = None, *, prefix: str | None = None, "
     "ttl: float | None = None, retry: float | None = None, label: str | None = None, "
     "connect: collections.abc.Callable[[], Any] | None = None, "
     "hooks: collections.abc.Iterable[collections.abc.Callable[[holdfast.events.Event], object]] "

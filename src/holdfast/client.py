@@ -65,7 +65,7 @@ class BaseClient(NotPicklable, Generic[D]):
         opening = None
         if not isinstance(url, str):
             if connect is not None:
-                raise ValueError("connect: needs a URL, and not a client or an Engine")
+                raise ValueError("connect: needs a URL, and not a client, an Engine or a pool")
             url, opening = of_clients(url, awaits=self._awaits)
         self._options = read_options(
             url, prefix=prefix, ttl=ttl, retry=retry, label=label, engine=engine_options
@@ -220,7 +220,8 @@ class Client(BaseClient[ThreadDriver]):
 
     - `url`: where the locks are kept, such as `redis://host:6379/0`. Default: `$HOLDFAST_URL`, else
       an SQLite file in the user's state folder. It can also be a client of redis-py (or several,
-      for a quorum), or an `Engine` of SQLAlchemy: connections are then opened with their settings.
+      for a quorum), an `Engine` of SQLAlchemy, or a pool of psycopg: connections are then opened
+      with their settings.
     - `prefix`: is put before every name in the store. Default: `holdfast:`.
     - `ttl`: the default ttl of its locks, in seconds. Default: 30, or the nearest value that the
       engine allows.

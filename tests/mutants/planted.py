@@ -630,6 +630,20 @@ PLANTED = [
         "        except ZeroDivisionError as error:\n",
         "tests/engines/sql/test_connect.py -k raises_is_told",
     ),
+    Mutant(
+        "SQL: what a pool of psycopg adds to its conninfo is left out",
+        "engines/sql/pools.py",
+        'conninfo_to_dict(conninfo or "") | (kwargs or {})',
+        'conninfo_to_dict(conninfo or "")',
+        "tests/engines/sql/test_pools.py -k pool_of_psycopg_leads",
+    ),
+    Mutant(
+        "SQL: a pool of psycopg that needs a loop is taken",
+        "engines/sql/pools.py",
+        "any(map(iscoroutinefunction, given))",
+        "False",
+        "tests/engines/sql/test_pools.py -k by_a_coroutine",
+    ),
     # SQL: waiters that poll
     Mutant(
         "SQL: a waiter that polls has a short offer",

@@ -2,11 +2,12 @@
 """What type checkers accept, and the types they see. Checked by `make lint`, never run."""
 
 import asyncio
-from typing import assert_type
+from typing import Any, assert_type
 
 import redis
 import redis.asyncio
 import sqlalchemy
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import holdfast
@@ -38,6 +39,7 @@ def of_libraries(
     node: redis.Redis,
     cluster: redis.RedisCluster,
     engine: sqlalchemy.Engine,
+    pool: ConnectionPool[Any],
 ) -> None:
     Client()
     Client("redis://h", prefix="", ttl=10, retry=0.5, max_ttl=60)
@@ -46,6 +48,7 @@ def of_libraries(
     Client([node, node, node])
     Client(cluster)
     Client(engine)
+    Client(pool)
     assert_type(MyClient.from_sqlalchemy(engine), MyClient)
 
 
@@ -53,11 +56,13 @@ def of_async_libraries(
     node: "redis.asyncio.Redis",
     cluster: "redis.asyncio.RedisCluster",
     engine: AsyncEngine,
+    pool: AsyncConnectionPool[Any],
 ) -> None:
     AsyncClient(node)
     AsyncClient((node, node, node))
     AsyncClient(cluster)
     AsyncClient(engine)
+    AsyncClient(pool)
     assert_type(MyAsyncClient.from_sqlalchemy(engine), MyAsyncClient)
 
 

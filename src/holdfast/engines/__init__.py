@@ -34,6 +34,7 @@ _CONNECTED = ("holdfast.engines.sql.postgres", "holdfast.engines.sql.mysql")
 _LIBRARIES = {
     "redis": "holdfast.engines.redis",
     "sqlalchemy": "holdfast.engines.sql.pools",
+    "psycopg_pool": "holdfast.engines.sql.pools",
 }
 """Libraries whose clients can be given instead of a URL."""
 
@@ -65,8 +66,18 @@ class SqlAlchemyEngine(Protocol):
     def url(self) -> Any: ...  # noqa: D102 - SQLAlchemy's
 
 
+class PsycopgPool(Protocol):
+    """A pool of psycopg: `ConnectionPool`, or `AsyncConnectionPool`."""
+
+    @property
+    def conninfo(self) -> Any: ...  # noqa: D102 - psycopg's
+
+    @property
+    def kwargs(self) -> Any: ...  # noqa: D102 - psycopg's
+
+
 EngineSource: TypeAlias = (
-    str | RedisClient | RedisClusterClient | Sequence[RedisClient] | SqlAlchemyEngine
+    str | RedisClient | RedisClusterClient | Sequence[RedisClient] | SqlAlchemyEngine | PsycopgPool
 )
 """What can be given as `url`. Protocols, since the libraries need not be installed."""
 
@@ -116,7 +127,7 @@ def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:
     if module is None:
         raise TypeError(
             "url: must be text, or one or several clients of redis-py, or an Engine of SQLAlchemy, "
-            f"got {_shown(given)}"
+            f"or a pool of psycopg, got {_shown(given)}"
         )
     found: tuple[str, Opening] = _import(module).of_clients(clients, awaits=awaits)
     return found

@@ -18,7 +18,7 @@ from holdfast import Client, EngineUnavailable
 from tests.engines.redis.party import Mode, Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import Database
-from tests.engines.sql.test_pools import engine_of
+from tests.engines.sql.test_pools import engine_of, pool_of
 from tests.engines.sql.users import sqlalchemy_url
 from tests.equipment.servers.postgres import PostgresServer
 
@@ -73,6 +73,43 @@ def test_a_token_that_is_made_for_each_connection(
     assert ann.takes("another")
     assert len(tokens) > 1
     assert "token" not in repr(ann.client)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_pool_of_psycopg_whose_functions_are_called_for_each_connection(
+    database: Database, kind: str, guest: str, invite: Invite, mode: Mode
+) -> None:
+    database.query(NEW_PASSWORD[kind].format("secret"))
+    calls: list[str] = []
+
+    def conninfo() -> str:
+        calls.append("conninfo")
+        return guest
+
+    def arguments() -> dict[str, Any]:
+        calls.append("kwargs")
+        return {"password": "secret", "row_factory": psycopg.rows.dict_row}
+
+    ann, ben = (invite(pool_of(mode, conninfo, arguments)) for _ in range(2))
+    lease = ann.takes()
+    assert sorted(set(calls)) == ["conninfo", "kwargs"]
+    calls.clear()
+    waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
+    ann(lease.release)
+    later = waiting.result(20)
+    assert later.fence > lease.fence
+    ben(later.release)
+    assert sorted(set(calls)) == ["conninfo", "kwargs"]
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_pool_of_psycopg_without_functions(
+    database: Database, kind: str, invite: Invite, mode: Mode
+) -> None:
+    own = pool_of(mode, database.url, {"application_name": "shop", "autocommit": True})
+    assert invite(own).takes()
+    found = database.query("SELECT 1 FROM pg_stat_activity WHERE application_name = 'shop'")
+    assert found
 
 
 async def coroutine() -> None:

@@ -1,7 +1,9 @@
-"""An engine of SQLAlchemy instead of a URL: what is taken for one, and shown of it."""
+"""An engine of SQLAlchemy, or a pool of psycopg, instead of a URL: what is taken for one, and shown
+of it."""
 
 from typing import Any
 
+import psycopg_pool
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -16,6 +18,11 @@ SECRET = "hush:h@sh"
 def engine_of(mode: Mode, url: str, **options: Any) -> Any:
     make = sqlalchemy.create_engine if mode == "sync" else create_async_engine
     return make(sqlalchemy_url(url, mode), **options)
+
+
+def pool_of(mode: Mode, conninfo: Any, kwargs: Any = None) -> Any:
+    kind = psycopg_pool.ConnectionPool if mode == "sync" else psycopg_pool.AsyncConnectionPool
+    return kind(conninfo, kwargs=kwargs, open=False)
 
 
 def client_of(mode: Mode) -> Any:
@@ -38,6 +45,32 @@ def test_a_password_is_taken_over_and_not_shown(mode: Mode) -> None:
     assert SECRET not in repr(client)
 
 
+def test_where_a_pool_of_psycopg_leads(mode: Mode) -> None:
+    own = pool_of(mode, f"host=db.example password={SECRET}", {"dbname": "shop", "user": "ann"})
+    client = client_of(mode)(own)
+    assert client.url == "postgresql://ann@db.example/shop"
+    assert SECRET not in repr(client)
+    late = pool_of(mode, lambda: "host=h")
+    assert client_of(mode)(late).url == "postgresql:///", "it is not asked before it is needed"
+
+
+def test_a_pool_whose_conninfo_has_a_nul(mode: Mode) -> None:
+    """libpq would not see what follows."""
+    own = pool_of(mode, "host=db.invalid dbname=shop\0 sslmode=require")
+    with pytest.raises(ValueError, match=r"^conninfo: must not contain NUL characters$"):
+        client_of(mode)(own)
+
+
+@pytest.mark.parametrize("argument", ["conninfo", "kwargs"])
+def test_a_pool_that_finds_out_by_a_coroutine(argument: str) -> None:
+    async def find() -> Any: ...
+
+    given: dict[str, Any] = {argument: find}
+    own = psycopg_pool.AsyncConnectionPool(open=False, **given)
+    with pytest.raises(TypeError, match=r"^url: .*coroutine.*connect="):
+        holdfast.AsyncClient(own)
+
+
 def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
     own = engine_of(mode, "postgresql://h/db")
     with pytest.raises(ValueError, match=r"^table: "):
@@ -50,9 +83,9 @@ def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
 
 def test_one_of_the_other_mode(mode: Mode) -> None:
     other: Mode = "async" if mode == "sync" else "sync"
-    own = engine_of(other, "postgresql://h/db")
-    with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
-        client_of(mode).from_sqlalchemy(own)
+    for own in (engine_of(other, "postgresql://h/db"), pool_of(other, "host=h")):
+        with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
+            client_of(mode)(own)
 
 
 def test_an_engine_to_what_we_keep_no_locks_in(mode: Mode) -> None:

@@ -1,8 +1,8 @@
-"""A user's own way of connecting: an `Engine` of SQLAlchemy instead of a URL, or a function beside
-it. Both give the arguments that psycopg or PyMySQL connects with.
+"""A user's own way of connecting: an `Engine` of SQLAlchemy or a pool of psycopg instead of a URL,
+or a function beside it. All give the arguments that psycopg or PyMySQL connects with.
 
 A lock keeps its connection, so holdfast opens connections of its own, and takes none out of the
-engine's pool.
+pool.
 """
 
 import threading
@@ -42,35 +42,75 @@ def of_function(url: SplitResult, options: dict[str, str], connect: Callable[[],
 
 
 def of_clients(clients: list[Any], *, awaits: bool) -> tuple[str, Opening]:
-    """The URL to show for an engine of SQLAlchemy, without a password, and ours behind it."""
-    if awaits:  # which needs greenlet
-        from sqlalchemy.ext.asyncio import AsyncEngine as Wanted
-    else:
-        from sqlalchemy import Engine as Wanted  # type: ignore[assignment]  # one of the two
-    for each in clients:
-        if not isinstance(each, Wanted):
-            raise TypeError(
-                f"url: this client needs a {Wanted.__module__}.{Wanted.__qualname__}, got a "
-                f"{type(each).__module__}.{type(each).__qualname__}"
-            )
+    """The URL to show for an engine of SQLAlchemy, or a pool of psycopg, and ours behind it."""
     if len(clients) != 1:
-        raise TypeError(f"url: a lock is kept in one database, got {len(clients)} engines")
-    engine: Any = clients[0]
-    scheme = engine.dialect.name
+        raise TypeError(f"url: a lock is kept in one database, got {len(clients)}")
+    [own] = clients
+    is_pool = hasattr(own, "conninfo")
+    return (_of_psycopg_pool if is_pool else _of_sqlalchemy)(own, awaits=awaits)
+
+
+def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+    from holdfast.engines.sql.postgres.addresses import refuse_nul
+
+    _check_kind(pool, AsyncConnectionPool if awaits else ConnectionPool)
+    given = pool.conninfo, pool.kwargs
+    if any(map(iscoroutinefunction, given)):
+        raise TypeError(
+            "url: the pool finds out by a coroutine how to connect; give a URL, and as connect= a "
+            "plain function that gives the arguments"
+        )
+
+    def arguments() -> dict[str, Any]:
+        found: list[Any] = [each() if callable(each) else each for each in given]
+        conninfo, kwargs = found
+        refuse_nul("conninfo", conninfo)
+        return conninfo_to_dict(conninfo or "") | (kwargs or {})
+
+    shown = {} if any(map(callable, given)) else arguments()
+    return _opening("postgresql", shown, arguments)
+
+
+def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, Opening]:
+    if awaits:  # which needs greenlet
+        from sqlalchemy.ext.asyncio import AsyncEngine
+
+        _check_kind(engine, AsyncEngine)
+    else:
+        from sqlalchemy import Engine as SyncEngine
+
+        _check_kind(engine, SyncEngine)
+    scheme, url = engine.dialect.name, engine.url
     if scheme not in ("postgresql", "mysql", "mariadb"):
         raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
-    given = engine.url
+    shown = {"user": url.username, "host": url.host, "port": url.port, "dbname": url.database}
+    own = engine.sync_engine if awaits else engine
+    return _opening(scheme, shown, lambda: _arguments_of(own))
+
+
+def _check_kind(given: Any, wanted: type) -> None:
+    if not isinstance(given, wanted):
+        kind = type(given)
+        raise TypeError(
+            f"url: this client needs a {wanted.__module__}.{wanted.__qualname__}, got a "
+            f"{kind.__module__}.{kind.__qualname__}"
+        )
+
+
+def _opening(scheme: str, shown: Mapping[str, Any], arguments: Given) -> tuple[str, Opening]:
+    """The URL to show, without a password, and the engine behind it."""
     user, host, port, database = (
-        quote(str(part or ""), safe=":,")
-        for part in (given.username, given.host, given.port, given.database)
+        quote(str(shown.get(part) or ""), safe=":,") for part in ("user", "host", "port", "dbname")
     )
     login, colon = f"{user}@" if user else "", ":" if port else ""
     url = f"{scheme}://{login}{host}{colon}{port}/{database}"
-    own = engine.sync_engine if awaits else engine
 
     def opening(options: dict[str, str]) -> Engine:
         refuse_options([name for name in options if name not in OPTIONS], *OPTIONS)
-        return _engine(urlsplit(url), options, lambda: _arguments_of(own))
+        return _engine(urlsplit(url), options, arguments)
 
     return url, opening
 
@@ -126,7 +166,7 @@ def _arguments_of(engine: Any) -> dict[str, Any]:
 
 
 def _engine(url: SplitResult, options: dict[str, str], arguments: Given) -> Engine:
-    """The engine that connects with what the user's own function, or `Engine`, gives."""
+    """The engine that connects with what the user's own function, `Engine` or pool gives."""
 
     def given() -> dict[str, Any]:
         try:

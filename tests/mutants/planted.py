@@ -786,6 +786,20 @@ PLANTED = [
     ),
     # MariaDB
     Mutant(
+        "MariaDB: each lease is renewed by a statement of its own",
+        "engines/sql/commands.py",
+        "if sql.extend_many is not None and ",
+        "if False and ",
+        "tests/engines/sql/mysql/test_table.py -k renewed_by_few_statements",
+    ),
+    Mutant(
+        "SQL: each member is extended by a transaction of its own",
+        "engines/sql/commands.py",
+        "LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 20",
+        "LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 1",
+        "tests/engines/sql/test_shares.py -k many_members_are_extended",
+    ),
+    Mutant(
         "MariaDB: an expired lease is extended",
         "engines/sql/statements.py",
         '"running": "expires > {now}"',

@@ -81,8 +81,8 @@ LONGEST_LOCK_WAIT = 0.5
 """A row that stays locked for longer is locked by a transaction that relies on its lease, and not
 by another's statement."""
 
-LEASES_AT_ONCE = 100
-"""How many leases one transaction extends. Their rows stay locked meanwhile."""
+LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 20
+"""How many leases, or members, one transaction extends. Their rows stay locked meanwhile."""
 
 WAITERS_AT_ONCE = 100
 """How many waiters one transaction marks as alive."""
@@ -274,28 +274,45 @@ class Commands:
         return answer
 
     def extend_all(self, requests: Sequence[Extend]) -> Command[list[Answer]]:
-        """Extensions, several in a transaction, of those that should be in the lock's row; then, as
-        members, of those that are not. A transaction locks rows in the order of their names, so
-        that no two wait for each other."""
+        """Extensions, several in a transaction: first of those that should be in the lock's row;
+        then, as members, of those that are not. A transaction locks rows in the order of their
+        names, so that no two wait for each other."""
         done: set[str] = set()
         by_name = sorted(requests, key=lambda request: request.key)
         leases = [each for each in by_name if each.holder not in self._waiters.members]
         for first in range(0, len(leases), LEASES_AT_ONCE):
-            some = leases[first : first + LEASES_AT_ONCE]
-            extensions = [self._extension(each, self._sql.extend) for each in some]
-            results = yield tuple(chain.from_iterable(extensions))
-            done |= {each.holder for each, rows in zip(some, results, strict=True) if rows}
-        for each in by_name:
-            if each.holder not in done:
-                results = yield self._extension(each, *self._texts_of_prolong)
-                if results[self._texts_of_prolong.index(self._sql.prolong)]:
-                    done.add(each.holder)
-                    self._waiters.members.add(each.holder)
+            done |= yield from self._extend_leases(leases[first : first + LEASES_AT_ONCE])
+        rest = [each for each in by_name if each.holder not in done]
+        for first in range(0, len(rest), MEMBERS_AT_ONCE):
+            some = rest[first : first + MEMBERS_AT_ONCE]
+            members = yield from self._extend_each(some, self._sql.prolong, self._texts_of_prolong)
+            self._waiters.members |= members
+            done |= members
         return [DONE if request.holder in done else NOT_YOURS for request in requests]
 
-    def _extension(self, request: Extend, *texts: Text) -> tuple[Statement, ...]:
-        ttl = _micro(request.ttl)
-        return self._statements(*texts, key=request.key, holder=request.holder, ttl=ttl)
+    def _extend_leases(self, requests: Sequence[Extend]) -> Command[set[str]]:
+        """Gives the holders for which it was done. One statement does not tell which it found: if
+        it has not found all, each has one of its own."""
+        sql, ttls = self._sql, {each.ttl for each in requests}
+        holders = [each.holder for each in requests]
+        if sql.extend_many is not None and len(ttls) == 1 < len(requests):
+            keys, ttl = [each.key for each in requests], _micro(ttls.pop())
+            [rows] = yield self._statements(sql.extend_many, keys=keys, holders=holders, ttl=ttl)
+            if len(rows) == len(requests):
+                return set(holders)
+        return (yield from self._extend_each(requests, sql.extend, (sql.extend,)))
+
+    def _extend_each(
+        self, requests: Sequence[Extend], extend: Text, texts: Sequence[Text]
+    ) -> Command[set[str]]:
+        """The same by these statements for each; `extend` is the one that gives a row."""
+        statements: list[Statement] = []
+        for each in requests:
+            ttl = _micro(each.ttl)
+            statements += self._statements(*texts, key=each.key, holder=each.holder, ttl=ttl)
+        results = yield tuple(statements)
+        extended = results[texts.index(extend) :: len(texts)]
+        return {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
 
     def _release(self, key: str, holder: str) -> Command[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""

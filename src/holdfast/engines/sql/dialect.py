@@ -139,6 +139,10 @@ class Dialect:
     lock: Text | None = None  # locks the row; None where a transaction locks the whole database
     front: Text | None = None  # finds the first living waiter, where `bury` cannot
     verdict: Text | None = None  # gives the state, where `acquire` cannot
+    extend_many: Text | None = None
+    """Extends the leases of `holders` on `keys` with one ttl; gives a row for each. A holder id is
+    of one lease alone, so it is not found at the name of another. None where many statements cost
+    little more."""
     forget: Text | None = None  # deletes all waiters of a listener whose death only we can detect
 
 

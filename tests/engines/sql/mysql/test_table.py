@@ -162,3 +162,22 @@ def test_many_readers_do_not_lock_the_queue_of_another_lock(
         assert ann(ann.client.lock("job").acquire, timeout=1.0) is None
     for share in shares:
         ben(share.release)
+
+
+@pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
+def test_many_leases_are_renewed_by_few_statements(
+    mariadb: MariaDbServer, invite: Invite, statements: Callable[[], list[str]], scheme: str
+) -> None:
+    ann = invite(mariadb.url_for(USER, scheme))
+    leases = [ann.takes(f"job {number}", ttl=3) for number in range(45)]
+    [(last,)] = mariadb.query("SELECT MAX(expires) FROM holdfast_leases")
+    before = len(statements())
+
+    def are_renewed() -> bool:
+        [(first,)] = mariadb.query("SELECT MIN(expires) FROM holdfast_leases")
+        return int(first) > int(last)
+
+    wait_for(are_renewed)
+    renewals = " ".join(statements()[before:])  # several that were sent together are one entry
+    assert renewals.count("UPDATE") < len(leases), renewals
+    assert all(lease.held for lease in leases)

@@ -141,6 +141,10 @@ ON DUPLICATE KEY UPDATE
     "verdict": """
 SELECT {state} FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
+    "extend_many": """
+UPDATE {leases} SET expires = {extended}, ttl = GREATEST(ttl, :ttl)
+WHERE name IN (:keys) AND holder IN (:holders) AND NOT offered AND {running}
+""",
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)

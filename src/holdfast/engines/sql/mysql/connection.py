@@ -264,6 +264,8 @@ def _literal(value: object) -> str:
         return str(value + 0)  # a bool as a number, too
     if value is None:
         return "NULL"
+    if isinstance(value, list):
+        return ", ".join(map(_literal, value))
     return f"x'{bytes(value).hex()}'"  # type: ignore[call-overload]
 
 

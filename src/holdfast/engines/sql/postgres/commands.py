@@ -99,6 +99,7 @@ _TYPES = {
     "integer": ("shares", "pid"),
     "boolean": ("is_text",),
     "text": ("listener",),
+    "bytea[]": ("keys", "holders"),
 }
 """Of the values: PostgreSQL cannot always tell."""
 
@@ -139,6 +140,10 @@ WITH taken AS (
 SELECT coalesce((SELECT fence FROM taken), (SELECT fence FROM made)),
        {now}, expires - {now}, ttl, holder
 FROM (VALUES (1)) AS one LEFT JOIN {leases} ON name = :key
+""",
+    "extend_many": """
+UPDATE {leases} SET expires = {extended}, ttl = greatest(ttl, :ttl)
+WHERE name = ANY(:keys) AND holder = ANY(:holders) AND NOT offered AND {running} {done}
 """,
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR NO KEY UPDATE",
     "join": """

@@ -331,4 +331,6 @@ def _read_failure(result: pq.abc.PGresult) -> SqlError:
 def _dumped(value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
+    if isinstance(value, list):  # each as hexadecimal digits
+        return b"{%s}" % b",".join(rb'"\\x%s"' % each.encode().hex().encode() for each in value)
     return str(value).encode()

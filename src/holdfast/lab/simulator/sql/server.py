@@ -4,6 +4,7 @@ What only PostgreSQL has is a function here (the clock, notifications, processes
 SQLite has it (`RULES`). Statements and transactions are run one at a time, so locks of rows are
 left out. The server keeps its rows over a restart; its clock can be set."""
 
+import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,8 @@ RULES = (
     (re.escape(NOW), "micros()"),
     (r"EXISTS \(SELECT 1 FROM pg_stat_get_activity\(pid\)\)", "is_running(pid)"),
     (r" FOR (NO KEY )?UPDATE( SKIP LOCKED)?", ""),
-    (r"CAST\((\$\d+) AS (?!text)\w+\)", r"\1"),
+    (r"CAST\((\$\d+) AS (?!text)[\w\[\]]+\)", r"\1"),
+    (r"= ANY\((\$\d+)\)", r"IN (SELECT CAST(value AS blob) FROM json_each(\1))"),
     (r'"public"\.', ""),
     (r" WITH \(fillfactor = 70\)", ""),
 )
@@ -119,7 +121,9 @@ def translated(sql: str) -> str:
 
 
 def _dumped(value: Any) -> Any:
-    """Text is sent as bytes."""
+    """Text is sent as bytes, and a list as JSON."""
+    if isinstance(value, list):
+        return json.dumps(value)
     return value.encode() if isinstance(value, str) else value
 
 
@@ -182,7 +186,7 @@ class SqlServer(BaseServer):
         """Late requests do nothing: an expired lease is not extended, and nothing is granted to a
         client that has given up."""
         sql, now = STATEMENTS.dialect, self._leases(ended=False)
-        extensions = (sql.extend, sql.prolong)
+        extensions = (sql.extend, sql.extend_many, sql.prolong)
         for text, values in statements:
             if text in extensions and expired & now:
                 self._internal_error(f"{self.name} extended an expired lease")

@@ -800,6 +800,20 @@ PLANTED = [
         "tests/engines/sql/test_shares.py -k many_members_are_extended",
     ),
     Mutant(
+        "PostgreSQL: the doctor takes a standby for a primary",
+        "engines/sql/postgres/examine.py",
+        'if ask("SELECT pg_is_in_recovery()")[0]:',
+        "if False:",
+        "tests/engines/sql/test_postgres_faults.py -k a_standby_says",
+    ),
+    Mutant(
+        "MariaDB: the doctor does not see that a server is read-only",
+        "engines/sql/mysql/examine.py",
+        'if ask("SELECT @@global.read_only")[0]:',
+        "if False:",
+        "tests/engines/sql/mysql/test_faults.py -k cannot_be_written",
+    ),
+    Mutant(
         "MariaDB: an expired lease is extended",
         "engines/sql/statements.py",
         '"running": "expires > {now}"',

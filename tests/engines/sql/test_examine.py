@@ -31,6 +31,12 @@ class TestPostgres:
         assert about("synchronous_commit is off", found) == ["warning"]
         assert about("fsync is off", found) == ["critical"]  # as those of the tests run
 
+    def test_sessions_that_begin_in_another_way(self, postgres: PostgresServer) -> None:
+        setting = "default_transaction_read_only=on -c default_transaction_isolation=serializable"
+        found = findings(with_setting(postgres.url, setting))
+        assert about("default_transaction_read_only is on", found)[0] == "critical"
+        assert about("default_transaction_isolation is serializable", found) == ["note"]
+
     def test_a_pooler_in_the_way(self, pgbouncer: PgBouncer) -> None:
         assert about("there is a pooler in the way", findings(pgbouncer.url)) == ["note"]
         assert about("there is a pooler in the way", findings(pgbouncer.server.url)) == []

@@ -78,6 +78,7 @@ def test_a_standby_says_that_it_is_one(postgres: PostgresServer, invite: Invite)
         [why] = ben.refused().values()
         assert "standby" in why
         assert "target_session_attrs" in why
+        assert "it is a standby" in {found.what for found in ben(ben.client.diagnose)}
         assert ben(ben.client.inspect, "job").holder == lease.holder  # it can be asked, though
         ann(lease.release)
         wait_for(lambda: ben(ben.client.inspect, "job") is None)  # it has heard of that

@@ -110,6 +110,7 @@ def test_a_server_that_cannot_be_written_says_so(
     [why] = ben.refused("another").values()
     assert "read-only" in why
     assert "name the primary" in why
+    assert "it is read-only" in {found.what for found in ben(ben.client.diagnose)}
     wait_for(lambda: not set(before) <= set(mariadb.query(OURS)))  # the next may lead elsewhere
     assert ben(ben.client.inspect, "job").holder == lease.holder  # it can be asked, though
     mariadb.query("SET GLOBAL read_only = OFF")

@@ -26,6 +26,10 @@ def checks(where: str, connection: MySqlConnection, ask: Ask) -> Iterator[Findin
             "holdfast was tried on MariaDB alone, with MySQL's statements",
             "",
         )
+    if ask("SELECT @@global.read_only")[0]:
+        yield Finding(
+            "critical", where, "it is read-only", "it refuses to write", "name the primary"
+        )
     flush = ask("SELECT @@innodb_flush_log_at_trx_commit")[0]
     if flush != 1:
         yield Finding(

@@ -24,8 +24,37 @@ def checks(where: str, connection: PostgresConnection, ask: Ask) -> Iterator[Fin
         return str(ask(f"SELECT current_setting('{name}')")[0])
 
     yield from examining.judge_version(where, setting("server_version"), OLDEST, NEWEST)
+    yield from _transactions(where, setting, ask)
     yield from _pooler(where, connection, ask)
     yield from _durability(where, setting, ask)
+
+
+def _transactions(where: str, setting: Setting, ask: Ask) -> Iterator[Finding]:
+    if ask("SELECT pg_is_in_recovery()")[0]:
+        yield Finding(
+            "critical",
+            where,
+            "it is a standby",
+            "it refuses to write",
+            "name the primary, or several hosts with target_session_attrs=read-write",
+        )
+    elif setting("default_transaction_read_only") == "on":
+        yield Finding(
+            "critical",
+            where,
+            "default_transaction_read_only is on",
+            "nothing can be written",
+            "turn it off for this role or database",
+        )
+    level = setting("default_transaction_isolation")
+    if level != "read committed":
+        yield Finding(
+            "note",
+            where,
+            f"default_transaction_isolation is {level}",
+            "holdfast sets its own; but see `guard` about transactions of yours",
+            "",
+        )
 
 
 def _pooler(where: str, connection: PostgresConnection, ask: Ask) -> Iterator[Finding]:

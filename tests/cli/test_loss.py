@@ -75,7 +75,7 @@ def test_term_comes_first_and_kill_before_the_lease_ends(
     with unreachable(holdfast) as ends:
         code, _, err = finish(process)
     assert code == 70
-    assert "could not be renewed and expires in" in err
+    assert "was not renewed and expires in" in err
     assert err.index("sent TERM to the command") < err.index("killed the command")
     told = [instant for what, instant in read_beats(beats) if what == "term"]
     assert len(told) == 1

@@ -60,8 +60,7 @@ def test_it_is_stopped_when_it_has_held_the_lock_for_too_long(holdfast: Holdfast
         "run", "--max-hold", "1", "--kill-after", "0.5", "job", "--", "sleep", "600"
     )
     assert done.returncode == 70
-    assert "ends after --max-hold 1 s" in done.stderr
-    assert "could not be renewed" not in done.stderr
+    assert "was not renewed and expires in" in done.stderr
     assert holdfast.run("run", "--wait", "60", "job", "--", "true").returncode == 0
 
 
@@ -127,13 +126,13 @@ def test_it_waits_for_its_turn(holdfast: Holdfast) -> None:
 
 
 def test_min_hold_keeps_the_lock_after_the_command(holdfast: Holdfast) -> None:
-    keeper = holdfast.start("run", "--min-hold", "600", "job", "-c", "echo $$; exit 127")
+    keeper = holdfast.start("run", "--min-hold", "600", "job", "-c", "echo $$; exit 7")
     pid = int(line_of(keeper.stdout))
     eventually(lambda: not os.path.exists(f"/proc/{pid}"))
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 75
     keeper.terminate()
     code, _, err = finish(keeper)
-    assert code == 127, "the command's own, which did run"
+    assert code == 7, "the command's own"
     assert "before --min-hold was over" in err
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
 

@@ -48,14 +48,12 @@ class Child:
     def __init__(self, argv: tuple[str, ...]) -> None:
         holdfast = os.getpid()
         gate, self._gate = os.pipe()
-        self._failure, failure = os.pipe()  # it is closed when the command is executed
         with all_signals_blocked() as mask:
             self.pid = os.fork()
             if self.pid == 0:
                 os.close(self._gate)
-                _wait_at_gate(argv, gate, failure, mask, holdfast)
+                _wait_at_gate(argv, gate, mask, holdfast)
             os.close(gate)
-            os.close(failure)
             os.setpgid(self.pid, self.pid)  # in both processes, since either may be first
             lifeline, self._lifeline = os.pipe()
             self._watchdog = os.fork()
@@ -65,8 +63,6 @@ class Child:
                 _watch(lifeline, self.pid)
             os.close(lifeline)
         self._ended: Ended | None = None
-        self.executed = False
-        """Whether the command was executed; known when it is closed."""
 
     def __enter__(self) -> Child:
         return self
@@ -120,16 +116,13 @@ class Child:
 
     def close(self) -> None:
         """Kill the command if it still runs. Leaves no process and no descriptor."""
-        started = self._gate < 0
-        if not started:
+        if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
         if self._ended is None:
             self.send(signal.SIGKILL)
             self._ended = Ended(os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]))
         if self._lifeline >= 0:
-            self.executed = started and not os.read(self._failure, 1)
-            os.close(self._failure)
             os.kill(self._watchdog, signal.SIGKILL)
             os.waitpid(self._watchdog, 0)
             os.close(self._lifeline)
@@ -137,7 +130,7 @@ class Child:
 
 
 def _wait_at_gate(
-    argv: tuple[str, ...], gate: int, failure: int, mask: set[signal.Signals], holdfast: int
+    argv: tuple[str, ...], gate: int, mask: set[signal.Signals], holdfast: int
 ) -> NoReturn:
     """The forked process: wait until the gate opens, then execute the command."""
     code = exits.NOT_EXECUTABLE
@@ -155,9 +148,9 @@ def _wait_at_gate(
         os.execvpe(argv[0], argv, environment)  # noqa: S606 - that is the purpose
     except OSError as error:
         code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
-        _complain(argv[0], error, failure)
+        _complain(argv[0], error)
     except BaseException as error:  # noqa: BLE001 - must not return into holdfast
-        _complain(argv[0], error, failure)
+        _complain(argv[0], error)
     finally:
         os._exit(code)
 
@@ -184,14 +177,10 @@ def _restore_signals(mask: set[signal.Signals]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _complain(command: str, error: BaseException, failure: int) -> None:
+def _complain(command: str, error: BaseException) -> None:
     reason = error.strerror if isinstance(error, OSError) else repr(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-        reason = f"{reason}; a script needs a first line such as #!/bin/sh"
-    text = f"holdfast: cannot run {command!r}: {reason}\n"
     with suppress(OSError):
-        os.write(failure, b"!")
-        os.write(2, text.encode(errors="backslashreplace"))
+        os.write(2, f"holdfast: cannot run {command!r}: {reason}\n".encode(errors="replace"))
 
 
 def _watch(lifeline: int, group: int) -> NoReturn:

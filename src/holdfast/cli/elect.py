@@ -5,19 +5,17 @@
 2. The parent blocks the signals that it forwards, and waits for them and for the end of its
    processes. Ctrl-Z stops it as it stops any program.
 3. When the parent dies, even by SIGKILL, its processes die with it (Linux), and their commands.
-4. A term is followed by the next one, unless it reports that it cannot go on: an invalid option, an
-   engine that is unreachable, a command that cannot be executed.
+4. A term is followed by the next one, unless its exit code says that it cannot go on: an invalid
+   option, an engine that is unreachable, a command that cannot be executed.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -39,12 +37,16 @@ _FINAL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
 
 _STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
 
+_STUCK = (exits.USAGE, exits.UNAVAILABLE, exits.NOT_EXECUTABLE, exits.NOT_FOUND)
+"""Exit codes of a term that is not followed by another one."""
+
 _EXIT_CODES = """\b
 It runs until it gets INT, TERM or QUIT, or another signal that ends the
 command, such as HUP when the terminal is closed: it passes them on to the
-command, and then ends with it. Otherwise it ends only if it cannot continue:
+command, and then ends with it. Otherwise it ends only if it cannot continue,
+or if the command itself ends with one of these exit codes:
   64   usage: an invalid option, name, URL, address or time
-  69   the engine is unreachable, or the HTTP server has ended
+  69   the engine is unreachable
   126  the command cannot be executed
   127  the command was not found
 If a signal ended it, holdfast ends by the same signal.
@@ -86,18 +88,31 @@ def elect(http: str | None, **options: Any) -> None:
 def lead_forever(request: Request, http: str | None, output: Output) -> int:
     """Campaign, run the command, and again. Returns the exit code; -n: end by signal n."""
     listener = listen(http) if http is not None else None
-    heeded = {
+    heeded: set[int] = {
         signum for signum in FORWARDED - _STOPS if signal.getsignal(signum) is not signal.SIG_IGN
     }
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would leave no exit code of a term
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, heeded | {signal.SIGCHLD})
-    parent = _Parent(frozenset(heeded), frozenset(mask), output)
     server = 0
+
+    def term() -> int:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return run_locked(request, output)
+
     try:
         if listener is not None:
-            server = parent.fork(lambda: serve(listener, request, output))
+            server = _fork(lambda: serve(listener, request, output))
             listener.close()
-        return parent.terms(request, server)
+        while True:
+            began = time.monotonic()
+            code, sent = _forward_until_its_end(_fork(term), heeded)
+            if sent & _FINAL or -code in sent or code in _STUCK:
+                return code
+            end = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            output.detail(f"the term is over ({end}); campaigning again")
+            left = max(0.0, began + PAUSE - time.monotonic())
+            if arrived := signal.sigtimedwait(heeded & ENDING, left):
+                return -arrived.si_signo
     finally:
         if server:  # it holds nothing
             os.kill(server, signal.SIGKILL)
@@ -105,79 +120,34 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parent:
-    heeded: frozenset[int]
-    mask: frozenset[int]
-    output: Output
-
-    def terms(self, request: Request, server: int) -> int:
-        while True:
-            began = time.monotonic()
-            code, again = self._term(request, server)
-            if not again:
-                return code
-            end = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            self.output.detail(f"the term is over ({end}); campaigning again")
-            left = max(0.0, began + PAUSE - time.monotonic())
-            if arrived := signal.sigtimedwait(self.heeded & ENDING, left):
-                return -arrived.si_signo
-
-    def _term(self, request: Request, server: int) -> tuple[int, bool]:
-        """One term: its exit code, and whether to campaign again."""
-        stuck = mmap.mmap(-1, 1)  # memory that a forked process shares
-
-        def run() -> int:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-            try:
-                code, executed = run_locked(request, self.output)
-            except BaseException:
-                stuck[0] = True
-                raise
-            stuck[0] = not executed and code != exits.LOST
-            return code
-
-        term = self.fork(run)
-        sent, lost_server = set[int](), False
-        while (code := _end_of(term)) is None:
-            signum = signal.sigwait(self.heeded | {signal.SIGCHLD})
-            if signum == signal.SIGCHLD:
-                if not server or lost_server or _end_of(server) is None:
-                    continue
-                self.output.error("the HTTP server has ended; stopping")
-                lost_server, signum = True, signal.SIGTERM
+def _forward_until_its_end(term: int, heeded: set[int]) -> tuple[int, set[int]]:
+    """Forward signals to a process of ours; its exit code, and what was forwarded."""
+    sent = set[int]()
+    while True:
+        pid, status = os.waitpid(term, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status), sent
+        signum = signal.sigwait(heeded | {signal.SIGCHLD})
+        if signum != signal.SIGCHLD:
             sent.add(signum)
             os.kill(term, signum)
-        os.waitpid(term, 0)
-        if lost_server:
-            return exits.UNAVAILABLE, False
-        ended = sent & _FINAL or -code in sent
-        return code, not ended and not stuck[0]
-
-    def fork(self, work: Callable[[], int]) -> int:
-        """A process that does this, and ends with what it returns as its exit code. The signals
-        that its parent heeds are blocked in it: a signal to the whole group is not for the server,
-        which ends with its parent."""
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            code = exits.UNAVAILABLE
-            try:
-                die_with(parent)
-                code = exits.code_of(work)
-                if code < 0:
-                    exits.leave(code)
-            except BaseException:  # noqa: BLE001 - must not return into the parent's code
-                traceback.print_exc()
-            finally:
-                exits.leave_at_once(code if code >= 0 else exits.UNAVAILABLE)
-        return pid
 
 
-def _end_of(pid: int) -> int | None:
-    """The exit code of a process of ours, if it has ended; -n: signal n ended it. It is still to be
-    waited for."""
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
-        return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+def _fork(work: Callable[[], int]) -> int:
+    """A process that does this, and ends with what it returns as its exit code. The signals that
+    its parent heeds are blocked in it: a signal to the whole group is not for the server, which
+    ends with its parent."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        code = exits.UNAVAILABLE
+        try:
+            die_with(parent)
+            code = exits.code_of(work)
+            if code < 0:
+                exits.leave(code)
+        except BaseException:  # noqa: BLE001 - must not return into the parent's code
+            traceback.print_exc()
+        finally:
+            exits.leave_at_once(code if code >= 0 else exits.UNAVAILABLE)
+    return pid

@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import click
 
@@ -26,10 +26,13 @@ from holdfast.cli.options import (
     describe_holders,
     open_client,
 )
-from holdfast.cli.output import Output, printable, stderr_is_ready
+from holdfast.cli.output import Output, printable
 from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
+
+TELL_AFTER = 1.0
+"""Seconds of waiting after which a person at a terminal is told who holds the lock."""
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
@@ -62,12 +65,6 @@ class Request:
         return (self.name, *self.also)
 
 
-class _Options(TypedDict):
-    ttl: float | None
-    max_hold: float | None
-    label: str
-
-
 Held: TypeAlias = "holdfast.Lease | holdfast.LeaseAll"
 """What is held: one lock, or several as one."""
 
@@ -80,17 +77,15 @@ class Interrupted(Exception):
         self.signum = signum
 
 
-def run_locked(request: Request, output: Output) -> tuple[int, bool]:
-    """Acquire, run, release. Returns the exit code (-n: holdfast is to end by signal n), and
-    whether the command was executed."""
+def run_locked(request: Request, output: Output) -> int:
+    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n."""
     with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
         try:
             with open_client(request.url, output) as client:
-                run = _Run(request, output, child, signals, terminal)
-                return run.with_client(client), child.executed
+                return _Run(request, output, child, signals, terminal).with_client(client)
         except Interrupted as interruption:
             output.detail(f"stopped waiting for {request.name!r}; nothing is held")
-            return -interruption.signum, False
+            return -interruption.signum
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +99,7 @@ class _Run:
     def with_client(self, client: holdfast.Client) -> int:
         acquire, rule = self._prepare(client)
         self.output.detail(f"waiting for {self._shown} on {client.url}")
-        with WaitingLine(client, self.request.names, quiet=self.output.quiet):
-            lease = self._acquire(partial(self._ask, client, acquire))
+        lease = self._acquire(acquire, partial(self._tell_holder, client))
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
@@ -113,7 +107,7 @@ class _Run:
         self.output.detail(f"acquired {self._shown}: fence {fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
-        if self.child.executed:  # else another host may run it
+        if code not in (exits.NOT_EXECUTABLE, exits.NOT_FOUND, exits.LOST):
             self._keep(lease, release_at)
         self._release(lease)
         return code
@@ -130,7 +124,7 @@ class _Run:
     def _prepare(self, client: holdfast.Client) -> tuple[Callable[[], Held | None], LossRule]:
         """How to acquire, and what to do after a loss."""
         request = self.request
-        options: _Options = {
+        options: Any = {
             "ttl": request.ttl,
             "max_hold": request.max_hold,
             "label": request.label,
@@ -155,21 +149,14 @@ class _Run:
             kill_after = min(_LONGEST_DEFAULT_KILL_AFTER, ttl / 3)
         elif kill_after >= ttl * 2 / 3:
             raise click.UsageError(
-                f"--kill-after {kill_after:g} must be less than 2/3 of the ttl of {ttl:g} s:"
-                " a healthy lease is renewed when that much is left, so the command would be"
-                " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
+                f"--kill-after {kill_after:g} must be less than 2/3 of the ttl of {ttl:g} s,"
+                " which is when a lease is renewed: give a longer --ttl or a shorter --kill-after."
             )
-        return LossRule(self.request.on_lost, kill_after, self.request.max_hold or inf)
+        return LossRule(self.request.on_lost, kill_after)
 
-    def _ask(self, client: holdfast.Client, acquire: Callable[[], Held | None]) -> Held | None:
-        if self.request.timeout != 0 and (name := held_by_its_parent(client, self.request)):
-            self.output.note(
-                f"{name!r} is held by the holdfast run that this one runs inside of:"
-                " it will not be released before this one ends"
-            )
-        return acquire()
-
-    def _acquire(self, acquire: Callable[[], Held | None]) -> Held | None:
+    def _acquire(
+        self, acquire: Callable[[], Held | None], tell_holder: Callable[[], None]
+    ) -> Held | None:
         """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases what was acquired.
@@ -183,8 +170,17 @@ class _Run:
                 answer.set_exception(error)
             self.signals.wake()
 
-        with all_signals_blocked():  # in that thread and the client's: signals are handled here
+        telling = threading.Timer(TELL_AFTER, tell_holder)
+        telling.daemon = True
+        with all_signals_blocked():  # in these threads and the client's: signals are handled here
             threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
+            telling.start()
+        try:
+            return self._wait_for(answer)
+        finally:
+            telling.cancel()
+
+    def _wait_for(self, answer: Future[Held | None]) -> Held | None:
         while True:
             # Signals first: `ending` takes the thread's `wake` out of the pipe too, so the look at
             # what it brought must come after.
@@ -193,6 +189,23 @@ class _Run:
             if answer.done():
                 return answer.result()
             self.signals.wait(inf)
+
+    def _tell_holder(self, client: holdfast.Client) -> None:
+        """A person at a terminal is told once who holds the lock."""
+        with suppress(holdfast.LockError):
+            if sys.stderr.isatty() and (info := self._first_held(client)):
+                left = f"{info.remaining:.0f} s left" if info.remaining < inf else "no end"
+                by = f"held by {describe_holders(info)}, {left}"
+                self.output.note(f"waiting for {printable(info.name)}: {by}")
+
+    def _first_held(self, client: holdfast.Client) -> holdfast.LeaseInfo | None:
+        """The lock that is waited for: several are acquired in the order of their names, so it is
+        the first that is held, but not by this process."""
+        ours = os.uname().nodename, os.getpid()
+        for info in filter(None, map(client.inspect, sorted(self.request.names))):
+            if not info.label or (info.label.host, info.label.pid) != ours:
+                return info
+        return None
 
     def _run_command(self, lease: Held, rule: LossRule) -> int:
         fence = self._leases(lease)[self.request.name].fence
@@ -227,15 +240,11 @@ class _Run:
 
     def _keep(self, lease: Held, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
-        while (left := release_at - time.monotonic()) > 0:
+        while not lease.lost and (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
                 self.output.note(f"interrupted: released {self._shown} before --min-hold was over")
                 return
-            if lease.lost:
-                break
             self.signals.wait(left)
-        if self.request.min_hold and lease.lost:
-            self.output.note(f"the lease on {self._shown} was lost after the command had ended")
 
     def _release(self, lease: Held) -> None:
         try:
@@ -250,94 +259,7 @@ class _Run:
     def _explain_conflict(self, client: holdfast.Client) -> None:
         name, by = self.request.name, ""
         with suppress(holdfast.EngineUnavailable):
-            if info := first_held(client, self.request.names):
+            if info := self._first_held(client):
                 name, by = info.name, f" by {describe_holders(info)}"
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
         self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")
-
-
-EVERY = 1.0
-"""Seconds between two looks; the first comes after as many."""
-
-CLEAR = "\r\x1b[K"
-
-
-class WaitingLine:
-    """On a terminal: one line, which is written anew every second and removed in the end. A thread
-    of its own looks, since the engine may take its time to answer."""
-
-    def __init__(self, client: holdfast.Client, names: Iterable[str], *, quiet: bool) -> None:
-        self._client, self._names = client, sorted(names)
-        self._began = int(time.time() * 1000) / 1000  # as exact as holder ids are
-        self._shown = not quiet and sys.stderr.isatty()
-        self._over = threading.Event()
-        self._mutex = threading.Lock()
-        self._written = False
-
-    def __enter__(self) -> WaitingLine:
-        if self._shown:
-            with all_signals_blocked():
-                threading.Thread(target=self._look, name="holdfast-waiting", daemon=True).start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        with self._mutex:
-            self._over.set()
-            if self._written:
-                _write(CLEAR)
-
-    def _look(self) -> None:
-        while not self._over.wait(EVERY):
-            text = self._text()
-            with self._mutex:
-                if not self._over.is_set():
-                    self._written = True
-                    width = os.get_terminal_size(2).columns or 80  # 0: it does not know
-                    _write(CLEAR + text[: width - 1])
-
-    def _text(self) -> str:
-        waiting = f"waiting for {printable(', '.join(self._names))}"
-        try:
-            info = first_held(self._client, self._names, self._began)
-        except holdfast.LockError:
-            return f"{waiting}: the engine is unreachable"
-        if info is None:
-            return waiting
-        left = f"{info.remaining:.0f} s left" if info.remaining < inf else "without an end"
-        return f"waiting for {printable(info.name)}: held by {describe_holders(info)}, {left}"
-
-
-def _write(text: str) -> None:
-    if stderr_is_ready():
-        with suppress(OSError):  # the terminal has gone: the wait goes on
-            os.write(2, text.encode(errors="replace"))
-
-
-def first_held(
-    client: holdfast.Client, names: Iterable[str], began: float = inf
-) -> holdfast.LeaseInfo | None:
-    """The lock that is waited for: several are acquired in the order of their names, so it is the
-    first that is held, but not by what this process has asked for since it `began`."""
-    ours = os.uname().nodename, os.getpid()
-    for info in filter(None, map(client.inspect, sorted(names))):
-        label = info.label
-        # An earlier process may have had this pid, as in a container that was started again.
-        if not label or (label.host, label.pid) != ours or (label.asked_at or 0.0) < began:
-            return info
-    return None
-
-
-def held_by_its_parent(client: holdfast.Client, request: Request) -> str:
-    """The name of a lock that is held by the `holdfast run` that this one runs inside of, so that
-    this one would wait forever; empty if there is none."""
-    parent = holdfast.Label.of(os.environ.get("HOLDFAST_HOLDER", ""))
-    its_names = os.environ.get("HOLDFAST_FENCES", "")  # as JSON
-    shares = 0 if request.shared else request.slots
-    if parent is not None:
-        with suppress(holdfast.LockError):
-            asked = (name for name in request.names if json.dumps(name) in its_names)
-            for info in filter(None, map(client.inspect, asked)):
-                may_share = info.shares == shares != 1
-                if not may_share and any(each.label == parent for each in info.members):
-                    return info.name
-    return ""

@@ -77,7 +77,7 @@ def observe(client: holdfast.Client, name: str, ttl: float | None, board: Board)
 class Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    board: Board
+    server: Server
     protocol_version = "HTTP/1.1"
     timeout = 60.0
     """Seconds that a reader may take to send a request, or to receive an answer."""
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/events":
             self._stream()
         elif self.path == "/":
-            _, status, body = self.board.last
+            _, status, body = self.server.board.last
             self._send(status, body)
         else:
             self._send(404, json.dumps({"error": "there are / and /events"}))
@@ -110,7 +110,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         sent = -1
         while True:
-            number, status, body = self.board.wait(sent, KEEP_ALIVE)
+            number, status, body = self.server.board.wait(sent, KEEP_ALIVE)
             text = f"event: {'leader' if status == 200 else 'unknown'}\ndata: {body}\n\n"
             if number == sent:
                 text = ": still here\n\n"
@@ -122,9 +122,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Answers each in a thread of its own."""
+    """Answers each in a thread of its own, on a socket that listens already."""
 
     daemon_threads = True
+
+    def __init__(self, listener: socket.socket, board: Board) -> None:
+        super().__init__(listener.getsockname()[:2], Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.board = listener, board
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Print what was raised, unless it is that the reader has gone."""
@@ -136,28 +141,22 @@ def listen(address: str) -> socket.socket:
     """A socket that listens on `HOST:PORT`; without a host, on all addresses of this one."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise click.UsageError(
-            f"--http {address!r}: give [HOST]:PORT, with a port from 0 (any that is free) to 65535"
-        )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, int(port)), family=family)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"--http {address!r}: cannot listen there: {error}") from None
+    except (OSError, ValueError, OverflowError) as error:
+        raise click.UsageError(
+            f"--http {address!r}: give a [HOST]:PORT to listen on: {error}"
+        ) from None
 
 
 def serve(listener: socket.socket, request: Request, output: Output) -> int:
     """Answer until the process is ended."""
-    board = Board(request.name)
-    handler = type("BoundHandler", (Handler,), {"board": board})
-    host, port = listener.getsockname()[:2]
-    server = Server((host, port), handler, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
+    server = Server(listener, Board(request.name))
     with open_client(request.url, output) as client:
-        observed = client, request.name, request.ttl, board
+        observed = client, request.name, request.ttl, server.board
         threading.Thread(target=observe, args=observed, daemon=True).start()
+        host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         output.note(f"answering on http://{shown}:{port}/ who leads {request.name!r}")
         server.serve_forever()

@@ -199,8 +199,7 @@ def run(
             "slots": slots,
         }
     )
-    code, _ = run_locked(request, output)
-    click.get_current_context().exit(code)
+    click.get_current_context().exit(run_locked(request, output))
 
 
 def read_request(options: dict[str, Any]) -> tuple[Request, Output]:

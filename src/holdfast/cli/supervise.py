@@ -15,7 +15,6 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from math import inf
 
 import holdfast
 from holdfast.cli import exits
@@ -31,8 +30,6 @@ _LONGEST_WAIT = 1.0
 # How long to wait for a killed group to end.
 _KILL_WAIT = 1.0
 _GROUP_POLL = 0.02
-# How much the end of the lease and that of `--max-hold` may differ.
-_A_MOMENT = 0.2
 _FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
 
 
@@ -43,7 +40,6 @@ class LossRule:
     on_lost: OnLost
     kill_after: float
     """Seconds before the deadline at which the command gets its first signal."""
-    max_hold: float = inf
 
     @property
     def margin(self) -> float:
@@ -73,8 +69,6 @@ class Supervisor:
         self._output = output.without_waiting()
         self._told = False  # TERM was sent and the lease has not recovered since
         self._killed = False
-        self._hung_up = False
-        self._hold_until = time.monotonic() + rule.max_hold
         self._cut_short = False  # the command ended, or will, because of the lease
         lease.on_lost(lambda _: signals.wake())
 
@@ -144,11 +138,9 @@ class Supervisor:
 
     def _loss(self, left: float) -> str:
         lease = f"the lease on {self._shown}"
-        if time.monotonic() + left > self._hold_until - _A_MOMENT:
-            return f"{lease} ends after --max-hold {self._rule.max_hold:g} s, in {left:.2g} s"
         if left == 0:
             return f"{lease} is lost; another client may hold the lock"
-        return f"{lease} could not be renewed and expires in {left:.2g} s"
+        return f"{lease} was not renewed and expires in {left:.2g} s"
 
     def _forward(self, signum: int) -> None:
         if self._killed:
@@ -170,22 +162,12 @@ class Supervisor:
             return
         if self._signals.stop_holdfast(signum):
             return  # continued: the SIGCONT that did it is forwarded, after a look at the lease
-        if signum != signal.SIGTSTP:
-            self._hang_up()
+        if signum != signal.SIGTSTP:  # it would hold the lock forever
+            child.send(signal.SIGKILL)
+            self._output.error("the command waits for a terminal that it cannot get; killed it")
         elif not self._killed:
             terminal.lend(child.pid)
             child.send(signal.SIGCONT)
-
-    def _hang_up(self) -> None:
-        """The command waits for a terminal that it can never get. Send HUP, as the kernel does to a
-        suspended group that is orphaned; then KILL, or it would hold the lock forever."""
-        if self._hung_up:
-            self._child.send(signal.SIGKILL)
-            self._output.error("the command waits for a terminal that it cannot get; killed it")
-            return
-        self._hung_up = True
-        self._child.send(signal.SIGHUP)
-        self._child.send(signal.SIGCONT)
 
     def _after_the_end(self, code: int) -> int:
         if code in _FROM_KEYBOARD and self._terminal.lent_to(self._child.pid):

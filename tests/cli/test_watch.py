@@ -18,10 +18,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from holdfast import Client, LockLost
-from holdfast.cli.watch import app
+from holdfast.cli.watch import table
 from holdfast.cli.watch.app import View
-from holdfast.cli.watch.looks import Row
-from holdfast.cli.watch.table import LockTable
+from holdfast.cli.watch.table import Row
 from holdfast.lab.servers.redis import RedisServer
 
 from .console import console
@@ -46,7 +45,7 @@ class Screen:
     @property
     def names(self) -> list[str]:
         """The names of the rows, in order."""
-        return [row.info.name for row in self.view._table.rows]
+        return [row.info.name for row in self.view._table.held]
 
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
@@ -72,9 +71,6 @@ class Screen:
         """The notifications are wrapped on the screen."""
         told = self.view._notifications
         await self.until(lambda: any(text in each.message for each in told))
-
-    async def resize(self, width: int) -> None:
-        await self._pilot.resize_terminal(width, 30)
 
 
 @asynccontextmanager
@@ -106,54 +102,18 @@ def test_what_it_shows() -> None:
     play(scene)
 
 
-def test_waiters_and_hot_locks() -> None:
+def test_waiters() -> None:
     async def scene(client: Client) -> None:
         with Client(MEMORY) as other:
             with client.lock("busy"):
                 waiting = asyncio.create_task(asyncio.to_thread(other.lock("busy").acquire))
                 async with watching(client) as screen:
-                    await screen.shows("hot: busy (", "1 ████████")
+                    await screen.shows("1 ████████")
                     await screen.press("enter")
                     await screen.shows("waited ", " s without a break, or longer")
             lease = await waiting
             assert lease is not None
             lease.release()
-
-    play(scene)
-
-
-def test_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On one line, those first that something is wrong with."""
-    monkeypatch.setattr(app, "NODES_EVERY", 0.2)
-    with RedisServer() as one, RedisServer() as two, RedisServer() as three:
-        quorum = f"redlock://{one.address},{two.address},{three.address}"
-
-        async def scene(client: Client) -> None:
-            async with watching(client) as screen:
-                await screen.shows(
-                    f"servers, 1 more may fail: {one.address} ", three.address, " ms"
-                )
-                two.kill()
-                await screen.shows(f"servers, none to spare: {two.address} does not answer (")
-                three.kill()
-                await screen.shows("servers, no majority: ")
-
-        async def restarted(client: Client) -> None:
-            async with watching(client) as screen:
-                await screen.shows(f"servers, no majority: {one.address} no vote for ")
-
-        play(scene, f"{quorum}?restart_guard=off")
-        two.start()
-        three.start()
-        play(restarted, quorum)
-
-
-def test_no_servers() -> None:
-    async def scene(client: Client) -> None:
-        async with watching(client) as screen:
-            await screen.shows("no lock is held")
-            await screen.until(lambda: not screen.view._looking_at_nodes)
-            assert "servers" not in screen.text
 
     play(scene)
 
@@ -378,38 +338,21 @@ def test_an_engine_that_does_not_answer_does_not_delay_the_keys() -> None:
     play(scene)
 
 
-def test_of_many_locks_only_what_is_seen_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[str] = []
-    draw = LockTable._line
-
-    def counted(table: LockTable, row: Row, now: float) -> Any:
-        drawn.append(row.info.name)
-        return draw(table, row, now)
-
-    monkeypatch.setattr(LockTable, "_line", counted)
+def test_of_many_locks_the_first_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MOST", 30)
 
     async def scene(client: Client) -> None:
-        leases = [client.lock(f"job:{n:04}").acquire() for n in range(2000)]
+        leases = [client.lock(f"job:{n:02}").acquire() for n in range(40)]
         async with watching(client) as screen:
-            await screen.shows("2000 locks", "job:0000")
+            await screen.shows("40 locks, 40 holders, the first 30 shown", "job:00")
             await screen.press("end")
-            await screen.shows("job:1999")
-            assert "job:1000" not in drawn
+            await screen.shows("job:29")
+            await screen.press("slash")
+            await screen.type("39")
+            await screen.shows("job:39")
         for lease in leases:
             if lease:
                 lease.release()
-
-    play(scene)
-
-
-def test_a_narrow_terminal() -> None:
-    async def scene(client: Client) -> None:
-        with client.lock("n" * 100):
-            async with watching(client) as screen:
-                await screen.shows("n" * 20, "FENCE")
-                for width in (80, 20, 5):
-                    await screen.resize(width)
-                    await screen.until(lambda: "FENCE" not in screen.text)
 
     play(scene)
 

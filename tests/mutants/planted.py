@@ -1386,9 +1386,9 @@ PLANTED = [
     ),
     Mutant(
         "watch: names are not escaped",
-        "cli/watch/looks.py",
-        "name, waits = printable(info.name), ",
-        "name, waits = info.name, ",
+        "cli/watch/table.py",
+        "return printable(self.info.name)",
+        "return self.info.name",
         WATCH,
     ),
     Mutant(

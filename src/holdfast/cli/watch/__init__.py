@@ -1,5 +1,4 @@
-"""`holdfast watch`: a live view of the locks, in the terminal. `looks` is taken in a thread; the
-other modules draw it with Textual."""
+"""`holdfast watch`: a live view of the locks, in the terminal."""
 
 from __future__ import annotations
 

@@ -13,34 +13,27 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
-from holdfast import Client, LockError, NodeInfo
+from holdfast import Client, LeaseInfo, LockError
 from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.options import describe_holder
 from holdfast.cli.output import duration, printable
-from holdfast.cli.watch.looks import Look, Looks, Row
-from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text, nodes_text
-from holdfast.cli.watch.table import LockTable
+from holdfast.cli.watch import table
+from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text
+from holdfast.cli.watch.table import LockTable, Row
+from holdfast.monitor import Monitor
 
 T = TypeVar("T")
 
-NODES_EVERY = 5.0
-"""Seconds between two looks at the servers, or more, if the locks are looked at less often."""
-
 
 class View(App[None]):
-    """The locks of one engine, looked at every few seconds.
-
-    The engine is asked in threads of their own, one look at a time: an engine that does not answer
-    does not delay the keys.
-    """
+    """The locks of one engine. It is asked in threads of their own, one look at a time: an engine
+    that does not answer does not delay the keys."""
 
     TITLE = "holdfast watch"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #head { height: 2; padding: 0 1; background: $panel;
             text-wrap: nowrap; text-overflow: ellipsis; }
-    #servers { display: none; height: 1; padding: 0 1; background: $panel;
-             text-wrap: nowrap; text-overflow: ellipsis; }
     #error { display: none; height: auto; max-height: 4; padding: 0 1; color: $text-error; }
     #filter { display: none; border: none; height: 1; padding: 0 1; background: $boost; }
     """
@@ -63,73 +56,58 @@ class View(App[None]):
         super().__init__()
         self.client = client
         self._audit = audit or Audit()
-        self.look = Look(0.0)
-        """The last one that succeeded."""
         self.broken: list[str] = []
         """What was broken, for the operator's records."""
         self._breaks: list[threading.Thread] = []
-        self._looks = Looks(client, prefix)
-        self._every = every
+        self._monitor = Monitor()
+        self._prefix, self._every = prefix, every
         self._looking = False
         self._failure = ""
-        self._took = 0.0
+        self._answered_at = self._took = 0.0
+        self._rows: list[Row] = []
         self._text = ""
         self._head = Static(id="head", markup=False)
-        self._looking_at_nodes = False
-        self._servers = Static(id="servers", markup=False)
         self._error = Static(id="error", markup=False)
         self._filter = Input(placeholder="part of a name or a holder", id="filter")
         self._table = LockTable()
 
     def compose(self) -> ComposeResult:
         """Facts, a filter, the table, the keys."""
-        yield from (self._head, self._servers, self._error, self._filter, self._table, Footer())
+        yield from (self._head, self._error, self._filter, self._table, Footer())
 
     def on_mount(self) -> None:
         """Begin to look."""
         self._table.focus()
         self.set_interval(self._every, self.look_now)
-        self.set_interval(max(self._every, NODES_EVERY), self.look_at_nodes)
         self.look_now()
-        self.look_at_nodes()
 
     def look_now(self) -> None:
         """Ask the engine, unless it is being asked. What is on the screen grows older."""
         if self._looking or self._failure:
-            self._show_head()
-            self._table.refresh()
-        if self._looking:
-            return
-        self._looking, began = True, time.monotonic()
+            self._show()
+        if not self._looking:
+            self._looking, began = True, time.monotonic()
+            self._in_thread(
+                lambda: list(self.client.leases(self._prefix)),
+                lambda found: self._seen(found, time.monotonic() - began),
+            )
 
-        def seen(look: Look | Exception) -> None:
-            self._looking = False
-            if isinstance(look, Exception):
-                self._fail(str(look) or type(look).__name__)
-            else:
-                self._fail("")
-                self.look = look
-                self._took = time.monotonic() - began
-                self._show()
-            self._show_head()
-
-        self._in_thread(self._looks.take, seen)
-
-    def look_at_nodes(self) -> None:
-        """Ask the servers how they are, unless they are being asked."""
-        if self._looking_at_nodes:
-            return
-        self._looking_at_nodes = True
-
-        def seen(nodes: list[NodeInfo] | Exception) -> None:
-            self._looking_at_nodes = False
-            if isinstance(nodes, Exception):
-                self._servers.update(Text(printable(f"servers: {nodes}")))
-            else:
-                self._servers.update(nodes_text(nodes))
-            self._servers.display = bool(nodes)
-
-        self._in_thread(self.client.nodes, seen)
+    def _seen(self, found: list[LeaseInfo] | Exception, took: float) -> None:
+        self._looking = False
+        if isinstance(found, Exception):
+            self._failure = printable(str(found) or type(found).__name__)
+        else:
+            self._failure, self._took, self._answered_at = "", took, time.time()
+            self._monitor.look(found, self._answered_at)
+            self._rows = [
+                Row(lock, lock.info, member, lock.holders[member.holder])
+                for lock in self._monitor.held()
+                if lock.info
+                for member in lock.info.members
+            ]
+        self._error.update(Text(self._failure))
+        self._error.display = bool(self._failure)
+        self._show()
 
     def finish_breaks(self) -> None:
         """Wait for what the operator has confirmed, until it is written down."""
@@ -153,36 +131,33 @@ class View(App[None]):
         return thread
 
     def _show(self) -> None:
-        text, rows = self._text.casefold(), self.look.rows
-        nothing = "no lock matches the filter" if rows else "no lock is held"
-        self._table.show([row for row in rows if row.has(text)] if text else rows, nothing)
+        text = self._text.casefold()
+        self._table.show(row for row in self._rows if row.has(text))
         for screen in self.screen_stack:
             if isinstance(screen, LockPage) and screen.is_mounted:
-                screen.look(self.look)
-
-    def _fail(self, why: str) -> None:
-        if why != self._failure:
-            self._failure = why
-            self._error.update(Text(printable(why)))
-            self._error.display = bool(why)
+                screen.show_facts()
+        self._show_head()
 
     def _show_head(self) -> None:
-        look, ago = self.look, duration(max(0.0, time.time() - self.look.at))
+        ago = duration(max(0.0, time.time() - self._answered_at))
         text = Text.assemble((printable(self.client.url), "bold"), "  ")
         if self._failure:
-            since = f", last answer {ago} ago" if look.at else ""
+            since = f", last answer {ago} ago" if self._answered_at else ""
             text.append("unreachable", style="bold white on red")
             text.append(f"{since}; trying again")
-        elif look.at:
+        elif self._answered_at:
             text.append(f"answered {ago} ago, in {self._took * 1000:.0f} ms", style="green")
         else:
             text.append("asking …", style="dim")
-        text.append(f"\n{_count(look.locks, 'lock')}, {_count(len(look.rows), 'holder')}")
+        holders, shown = len(self._rows), len(self._table.held)
+        text.append(f"\n{len(self._monitor.held())} locks, {holders} holders")
         if self._text:
-            text.append(f", {len(self._table.rows)} shown (filter: {printable(self._text)})")
-        text.append("   hot: ", style="magenta")
-        hot = ", ".join(f"{printable(name)} ({waiting:.1f} waiting)" for name, waiting in look.hot)
-        text.append(hot or "none", style="" if hot else "dim")
+            text.append(f", {shown} shown (filter: {printable(self._text)})")
+        if shown > table.MOST:
+            text.append(f", the first {table.MOST} shown")
+        if not shown and self._answered_at:
+            nothing = "no lock matches the filter" if holders else "no lock is held"
+            text.append(f": {nothing}", style="dim")
         self._head.update(text, layout=False)
 
     def action_filter(self) -> None:
@@ -200,7 +175,6 @@ class View(App[None]):
         if event.input is self._filter:
             self._text = event.value
             self._show()
-            self._show_head()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Back to the table, with the filter."""
@@ -210,9 +184,7 @@ class View(App[None]):
     def action_open(self) -> None:
         """Show the lock under the cursor."""
         if row := self._table.selected:
-            self._looks.opened = row.info.name
-            self.push_screen(LockPage(row, self.look))
-            self.look_now()
+            self.push_screen(LockPage(row))
 
     def action_break(self) -> None:
         """Ask whether to break the lock that is open, or under the cursor."""
@@ -261,7 +233,3 @@ class View(App[None]):
                 page.show(Text(printable(str(result))) if failed else findings_text(result))
 
         self._in_thread(self.client.diagnose, found)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from math import inf
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,11 +13,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
-from holdfast import Finding, NodeInfo
+from holdfast import Finding
 from holdfast.breaking import LIMITS, LONGEST_REASON
 from holdfast.cli.options import describe_holder
 from holdfast.cli.output import duration, printable, time_left
-from holdfast.cli.watch.looks import Look, Row
+from holdfast.cli.watch.table import Row
+from holdfast.monitor import Watched, kind_of
 
 _COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _FACT, _WARNING = "cyan", "bold yellow"
@@ -55,16 +55,13 @@ class LockPage(Page):
 
     BINDINGS: ClassVar[list[BindingType]] = [("b", "app.break", "Break")]
 
-    def __init__(self, row: Row, look: Look) -> None:
-        super().__init__(row.name, _facts(row, look))
+    def __init__(self, row: Row) -> None:
+        super().__init__(row.name, _facts(row.lock))
         self.row = row
 
-    def look(self, look: Look) -> None:
+    def show_facts(self) -> None:
         """Show what was seen now."""
-        same = [row for row in look.rows if row.info.name == self.row.info.name]
-        mine = [row for row in same if row.key == self.row.key]
-        self.row = (mine or same or [self.row])[0]
-        self.show(_facts(self.row, look))
+        self.show(_facts(self.row.lock))
 
 
 class BreakDialog(ModalScreen[str]):
@@ -138,60 +135,32 @@ def findings_text(findings: Sequence[Finding]) -> Text:
     return text
 
 
-def nodes_text(nodes: Sequence[NodeInfo]) -> Text:
-    """The servers on one line, which may be cut: those that something is wrong with come first."""
-    text, margin = Text().append("servers", style="magenta"), nodes[0].margin if nodes else None
-    if margin is not None:
-        text.append(", ")
-        if margin > 0:
-            text.append(f"{margin} more may fail")
-        elif margin == 0:
-            text.append("none to spare", style=_WARNING)
-        else:
-            text.append("no majority", style="bold red")
-    text.append(": ")
-    worst_first = sorted(nodes, key=lambda node: (node.answers, not node.quarantine))
-    for number, node in enumerate(worst_first):
-        text.append(", " if number else "").append(f"{printable(node.name)} ", style="bold")
-        if node.error:
-            text.append(f"does not answer ({printable(node.error)})", style="red")
-        elif node.quarantine:
-            left = f" for {duration(node.quarantine)}" if node.quarantine < inf else ""
-            text.append(f"no vote{left}", style=_WARNING)
-        elif node.round_trip is not None:
-            text.append(f"{node.round_trip * 1000:.1f} ms", style="green")
-    return text
-
-
-def _facts(row: Row, look: Look) -> Text:
-    now = time.time()
-    same = [each for each in look.rows if each.info.name == row.info.name]
-    text = Text()
-    if not same:
+def _facts(lock: Watched) -> Text:
+    now, info, text = time.time(), lock.info, Text()
+    if info is None:
         _add(text, "state", "free")
-    for each in same:
-        if each is same[0]:
-            waiters = (
-                "not counted by this engine" if each.info.waiters is None else each.info.waiters
-            )
-            _add(text, "kind", each.kind)
-            _add(text, "fence", str(each.info.fence))
-            _add(text, "waiters", str(waiters))
-            if each.wait is not None:
-                waited = f"{duration(each.wait.lasts(now))} without a break"
-                _add(text, "waited", waited + _BEFORE[each.wait.mark])
+    else:
+        waiters = "not counted by this engine" if info.waiters is None else str(info.waiters)
+        _add(text, "kind", kind_of(info))
+        _add(text, "fence", str(info.fence))
+        _add(text, "waiters", waiters)
+        if lock.wait is not None:
+            waited = f"{duration(lock.wait.lasts(now))} without a break"
+            _add(text, "waited", waited + _BEFORE[lock.wait.mark])
+    for member in info.members if info else ():
+        seen, left = lock.holders[member.holder], member.remaining - (now - lock.seen_at)
         text.append("\n")
-        _add(text, "held by", describe_holder(each.member.holder))
-        _add(text, "holder", printable(each.member.holder))
-        _add(text, "for", duration(each.seen.lasts(now)) + _BEFORE[each.seen.mark])
-        _add(text, "left", time_left(each.left(now)))
+        _add(text, "held by", describe_holder(member.holder))
+        _add(text, "holder", printable(member.holder))
+        _add(text, "for", duration(seen.lasts(now)) + _BEFORE[seen.mark])
+        _add(text, "left", time_left(max(0.0, left)))
     text.append("\nhistory, as far as it was seen\n", style="bold")
-    for change in reversed(look.history):
+    for change in reversed(lock.changes):
         at = time.strftime("%H:%M:%S", time.localtime(change.at))
         text.append(f"{at}  ", style="dim")
         text.append(f"{change.what:<8}  {describe_holder(change.holder)}")
         text.append(f"  fence {change.fence}\n", style="dim")
-    if not look.history:
+    if not lock.changes:
         text.append("no change since this view began\n", style="dim")
     return text
 

@@ -1,7 +1,4 @@
-"""The table of locks: its cursor, its order, and at the end of the file its columns.
-
-Only the lines that are seen are drawn: 10,000 cost no more than 30.
-"""
+"""The table of locks, with its cursor and its order; at the end of the file its columns."""
 
 from __future__ import annotations
 
@@ -9,221 +6,153 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style
-from textual import events
+from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
-from textual.reactive import reactive
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
+from textual.coordinate import Coordinate
+from textual.widgets import DataTable
 
-from holdfast.cli.output import duration
-from holdfast.cli.watch.looks import WAITS, Row
+from holdfast import LeaseInfo, Member
+from holdfast.cli.output import duration, printable
+from holdfast.monitor import Seen, Watched, kind_of
 
-BAR = 8
-NARROW = 100
-"""In a terminal of fewer columns, the bars, the sparklines and the fences are left out."""
+MOST = 500
+"""How many rows are drawn. The filter finds the others."""
 
-_HEAD, _NAME, _DIM = Style(bold=True, color="cyan"), Style(bold=True), Style(dim=True)
-_GOOD, _LATE, _ENDING = Style(color="green"), Style(color="yellow"), Style(color="red")
-_HOT, _EMPTY = Style(color="magenta"), Style(color="grey30")
-_CURSOR = Style(bgcolor="grey23")
+BAR, WAITS = 8, 8
+"""The cells of a bar, and how many looks a sparkline shows."""
+
 _SPARKS = " ▁▂▃▄▅▆▇█"
-_GAP = Segment("  ")
 
 
-class LockTable(ScrollView, can_focus=True):
-    """One line for each holder of each lock, below a line of titles."""
+class Row(NamedTuple):
+    """One holder of one lock, as it was seen."""
+
+    lock: Watched
+    info: LeaseInfo
+    member: Member
+    seen: Seen
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The name and the holder."""
+        return self.info.name, self.member.holder
+
+    @property
+    def name(self) -> str:
+        """The name of the lock, for people."""
+        return printable(self.info.name)
+
+    @property
+    def holder(self) -> str:
+        """The holder, for a narrow column: what is needed to find the process comes first."""
+        label = self.member.label
+        if label is None:
+            return printable(self.member.holder)
+        text = f" ({label.text})" if label.text else ""
+        return printable(f"{label.host}/{label.pid} {label.program}{text}")
+
+    def has(self, text: str) -> bool:
+        """Whether this (of lower case) is a part of the name or of the holder."""
+        return text in self.info.name.casefold() or text in self.holder.casefold()
+
+    def left(self, now: float) -> float:
+        """Seconds until the lease ends, if it was not renewed since the look."""
+        return max(0.0, self.member.remaining - (now - self.lock.seen_at))
+
+
+class LockTable(DataTable[Text]):
+    """One line for each holder of each lock."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "move(-1000000000)", "First", show=False),
-        Binding("end", "move(1000000000)", "Last", show=False),
+        Binding("k", "cursor_up", "Up", show=False),
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("home", "scroll_top", "First", show=False),
+        Binding("end", "scroll_bottom", "Last", show=False),
         Binding("enter", "app.open", "Show"),
         Binding("s", "sort", "Sort"),
         Binding("r", "reverse", "Reverse"),
     ]
-    DEFAULT_CSS = "LockTable { overflow-x: hidden; overflow-y: auto; height: 1fr; }"
-
-    cursor = reactive(0)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[Row] = []
+        super().__init__(cursor_type="row")
+        self.held: list[Row] = []
         self.column, self.descending = "NAME", False
-        self.nothing = ""
-        self._widths: dict[str, int] = {}
-        self._measured_for = 0
 
-    def show(self, rows: Iterable[Row], nothing: str) -> None:
-        """Show these rows, with the cursor on what it was on; or this text, if there are none."""
-        before = self.selected
-        rows = sorted(rows, key=COLUMNS["NAME"].sorted_by)
-        if self.column != "NAME" or self.descending:
-            rows.sort(key=COLUMNS[self.column].sorted_by, reverse=self.descending)
-        self.rows, self.nothing = rows, nothing
-        if before and not (self.cursor < len(rows) and rows[self.cursor].key == before.key):
-            keys = (index for index, row in enumerate(rows) if row.key == before.key)
-            self.cursor = next(keys, self.cursor)
-        self.cursor = self.validate_cursor(self.cursor)
-        self._measured_for = 0
-        self.virtual_size = Size(self.size.width, len(rows) + 1)
-        self.refresh()
+    def show(self, rows: Iterable[Row]) -> None:
+        """Show these rows, with the cursor on what it was on."""
+        before, at, top = self.selected, self.cursor_row, self.scroll_y
+        self.held = sorted(rows, key=lambda row: row.key)
+        self.held.sort(key=COLUMNS[self.column].sorted_by, reverse=self.descending)
+        shown, now = self.held[:MOST], time.time()
+        # The cursor is set without its watcher, which would scroll to it at each look.
+        self.set_reactive(DataTable.cursor_coordinate, Coordinate(0, 0))
+        self.clear(columns=True)
+        arrow = " ▼" if self.descending else " ▲"
+        self.add_columns(*(title + arrow * (title == self.column) for title in COLUMNS))
+        self.add_rows([column.draw(row, now) for column in COLUMNS.values()] for row in shown)
+        same = (index for index, row in enumerate(shown) if before and row.key == before.key)
+        at = next(same, max(0, min(at, len(shown) - 1)))
+        self.set_reactive(DataTable.cursor_coordinate, Coordinate(at, 0))
+        self.scroll_to(y=top, animate=False, force=True, immediate=True)
 
     @property
     def selected(self) -> Row | None:
         """The row under the cursor."""
-        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
-
-    def validate_cursor(self, cursor: int) -> int:
-        """It stays on a row."""
-        return max(0, min(cursor, len(self.rows) - 1))
-
-    def watch_cursor(self) -> None:
-        """It stays in sight."""
-        height = max(1, self.size.height - 1)
-        top = round(self.scroll_offset.y)
-        if not top <= self.cursor < top + height:
-            wanted = self.cursor if self.cursor < top else self.cursor - height + 1
-            self.scroll_to(y=wanted, animate=False, force=True)
-        self.refresh()
-
-    def action_move(self, lines: int) -> None:
-        """Move the cursor."""
-        self.cursor += lines
-
-    def action_page(self, pages: int) -> None:
-        """Move the cursor by what is seen at once."""
-        self.cursor += pages * max(1, self.size.height - 1)
+        return self.held[self.cursor_row] if self.cursor_row < len(self.held) else None
 
     def action_sort(self) -> None:
         """Sort by the next column."""
         titles = list(COLUMNS)
         self.column = titles[(titles.index(self.column) + 1) % len(titles)]
-        self.show(self.rows, self.nothing)
+        self.show(self.held)
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
         self.descending = not self.descending
-        self.show(self.rows, self.nothing)
-
-    def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the line."""
-        if event.y > 0:
-            self.cursor = round(self.scroll_offset.y) + event.y - 1
-
-    def render_line(self, y: int) -> Strip:
-        """One line of what is seen."""
-        width = self.size.width
-        if width != self._measured_for:
-            self._measure(width)
-        index = round(self.scroll_offset.y) + y - 1
-        if y == 0:
-            segments, style = self._titles(), self.rich_style
-        elif index < len(self.rows):
-            under = index == self.cursor
-            segments = self._line(self.rows[index], time.time())
-            style = self.rich_style + _CURSOR if under else self.rich_style
-        else:
-            text = self.nothing if not self.rows and y == 2 else ""
-            segments, style = [Segment(text.center(width), _DIM)], self.rich_style
-        strip = Strip(Segment.apply_style(segments, style)).adjust_cell_length(width, style)
-        return strip.crop(0, width)
-
-    def _measure(self, width: int) -> None:
-        """How wide each column is: name and holder share what the others leave."""
-        self._measured_for, wide = width, width >= NARROW
-        kind = max((len(row.kind) for row in self.rows if row.info.shares != 1), default=4)
-        fence = len(str(max((row.info.fence for row in self.rows), default=0)))
-        widths = {"KIND": max(5, kind), "AGE": 7, "LEFT": 7, "WAITERS": 8}
-        if wide:
-            widths.update(LEFT=7 + BAR, FENCE=max(6, fence), WAITERS=5 + WAITS)
-        rest = max(0, width - sum(widths.values()) - 2 * (len(widths) + 2))
-        longest = max((len(row.name) for row in self.rows), default=0)
-        name = min(max(longest, 6), max(rest // 2, 6))
-        widths.update({"NAME": name, "HELD BY": max(0, rest - name)})
-        self._widths = {title: widths[title] for title in COLUMNS if title in widths}
-
-    def _titles(self) -> list[Segment]:
-        arrow = " ▼" if self.descending else " ▲"
-        segments = []
-        for title, width in self._widths.items():
-            text = f"{title}{arrow if title == self.column else ''}"
-            right = title in ("AGE", "FENCE") and width > len(title)
-            segments += [_cell(text, width, _HEAD, right), _GAP]
-        return segments
-
-    def _line(self, row: Row, now: float) -> list[Segment]:
-        segments = []
-        for title, width in self._widths.items():
-            segments += [*COLUMNS[title].draw(row, width, now), _GAP]
-        return segments
+        self.show(self.held)
 
 
-def _left(row: Row, width: int, now: float) -> list[Segment]:
+def _cut(text: str, most: int, style: str = "") -> Text:
+    cell = Text(text, style, no_wrap=True)
+    cell.truncate(most, overflow="ellipsis")
+    return cell
+
+
+def _left(row: Row, now: float) -> Text:
     """A lease is renewed when two thirds are left: less than that is a renewal that is late."""
     left = row.left(now)
     part = min(1.0, left / row.seen.most) if row.seen.most else 0.0
-    style = _GOOD if part > 0.6 else _LATE if part > 1 / 3 else _ENDING
-    text = _cell(duration(left), 7, style, right=True)
-    if width < BAR:
-        return [text]
-    full, half = divmod(round(part * BAR * 2), 2)
-    drawn = "━" * full + "╸" * half
-    return [Segment(drawn, style), Segment("━" * (BAR - len(drawn)), _EMPTY), text]
+    style = "green" if part > 0.6 else "yellow" if part > 1 / 3 else "red"
+    return Text(f"{'━' * round(part * BAR):<{BAR}}{duration(left):>7}", style)
 
 
-def _waiters(row: Row, width: int, now: float) -> list[Segment]:
-    count = "?" if row.info.waiters is None else str(row.info.waiters)
-    style = _HOT if row.info.waiters else _DIM
-    if width <= WAITS:
-        return [_cell(count, 7, style, right=True), Segment(" ")]
-    most = max(row.waits, default=0)
-    drawn = "".join(_SPARKS[round(8 * each / most) if most else 0] for each in row.waits)
-    return [_cell(count, 4, style, right=True), Segment(f" {drawn:>{WAITS}}", _HOT)]
-
-
-def _cell(text: str, width: int, style: Style | None = None, right: bool = False) -> Segment:
-    if cell_len(text) > width:
-        text = set_cell_size(text, max(0, width - 1)) + "…" if width else ""
-    if right:
-        text = " " * (width - cell_len(text)) + text
-    return Segment(set_cell_size(text, width), style)
+def _waiters(row: Row, now: float) -> Text:
+    if row.info.waiters is None:
+        return Text("?", "dim")
+    waits = list(row.lock.waiters)[-WAITS:]
+    drawn = "".join(_SPARKS[round(8 * each / max(*waits, 1))] for each in waits)
+    return Text(f"{row.info.waiters:>4} {drawn}", "magenta" if row.info.waiters else "dim")
 
 
 class Column(NamedTuple):
-    """What it is sorted by, and how a row is drawn in that many cells at this time."""
+    """What it is sorted by, and how a row is drawn at this time."""
 
     sorted_by: Callable[[Row], Any]
-    draw: Callable[[Row, int, float], list[Segment]]
+    draw: Callable[[Row, float], Text]
 
 
 COLUMNS = {
-    "NAME": Column(
-        lambda row: row.key,
-        lambda row, width, now: [_cell(row.name, width, _NAME)],
-    ),
-    "KIND": Column(
-        lambda row: row.kind,
-        lambda row, width, now: [_cell(row.kind, width, _DIM)],
-    ),
-    "HELD BY": Column(
-        lambda row: row.holder,
-        lambda row, width, now: [_cell(row.holder, width)],
-    ),
+    "NAME": Column(lambda row: row.key, lambda row, now: _cut(row.name, 40, "bold")),
+    "KIND": Column(lambda row: kind_of(row.info), lambda row, now: Text(kind_of(row.info), "dim")),
+    "HELD BY": Column(lambda row: row.holder, lambda row, now: _cut(row.holder, 50)),
     "AGE": Column(
         lambda row: -row.seen.since,
-        lambda row, width, now: [_cell(row.age(now), width, right=True)],
+        lambda row, now: Text(f"{row.seen.mark}{duration(row.seen.lasts(now))}", justify="right"),
     ),
     "LEFT": Column(lambda row: row.member.remaining, _left),
     "FENCE": Column(
         lambda row: row.info.fence,
-        lambda row, width, now: [_cell(str(row.info.fence), width, _DIM, right=True)],
+        lambda row, now: Text(str(row.info.fence), "dim", justify="right"),
     ),
-    "WAITERS": Column(lambda row: (row.info.waiters or 0, sum(row.waits)), _waiters),
+    "WAITERS": Column(lambda row: (row.info.waiters or 0, sum(row.lock.waiters)), _waiters),
 }

@@ -83,15 +83,6 @@ def test_for_how_long_a_lock_has_been_waited_for() -> None:
     assert (job.wait.lasts(31.0), job.wait.mark) == (1.0, "")
 
 
-def test_what_most_wait_for_is_hot() -> None:
-    seen = Monitor()
-    for waiters in (0, 4):
-        leases = [lease("busy", 1, "ann", waiters=waiters), lease("quiet", 1, "ann")]
-        seen.look([*leases, lease("warm", 1, "ann", waiters=1)], 10.0)
-    assert [lock.name for lock in seen.hot()] == ["busy", "warm"]
-    assert [lock.name for lock in seen.hot(1)] == ["busy"]
-
-
 def test_what_is_free_is_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "MOST_GONE", 2)
     seen = Monitor()

@@ -78,11 +78,6 @@ class Watched:
     it is free, it is not waited for, or the engine does not count waiters."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES))
 
-    @property
-    def contention(self) -> float:
-        """How many waited, on average over the looks that are kept."""
-        return sum(self.waiters) / len(self.waiters) if self.waiters else 0.0
-
 
 class Monitor:
     """All locks of one engine, as they are seen from outside.
@@ -126,11 +121,6 @@ class Monitor:
     def find(self, name: str) -> Watched | None:
         """A lock that is held, or was not long ago."""
         return self._locks.get(name)
-
-    def hot(self, most: int = 10) -> list[Watched]:
-        """The locks that most have waited for, over the looks that are kept."""
-        wanted = [lock for lock in self.held() if lock.contention > 0]
-        return sorted(wanted, key=lambda lock: -lock.contention)[:most]
 
     def _update(self, lock: Watched, info: LeaseInfo | None, now: float) -> None:
         before, members = lock.info, info.members if info else ()

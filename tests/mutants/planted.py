@@ -1362,13 +1362,6 @@ PLANTED = [
         "if waiters else lock.wait",
         "tests/test_monitor.py",
     ),
-    Mutant(
-        "page: a reader that does not read is not cut off",
-        "ui/feed.py",
-        "            if queue.full():\n                self._cut_off(queue)",
-        "            if queue.full():\n                continue",
-        "tests/ui/test_feed.py -k never_reads",
-    ),
     # watch
     Mutant(
         "watch: it breaks other holders than the one that is shown",

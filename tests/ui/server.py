@@ -6,11 +6,15 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
+
+from tests.cli.processes import eventually
+
+T = TypeVar("T")
 
 TOKEN = "a-token-of-some-length"
 
@@ -58,48 +62,32 @@ class Visitor:
             self.cookie = (response.headers["Set-Cookie"] or "").partition(";")[0]
         return response
 
-    @contextmanager
-    def stream(self) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
-        """The server-sent events."""
-        with self.send("GET", "events") as response:
+    def state(self) -> dict[str, Any]:
+        """What the page is sent."""
+        with self.send("GET", "state") as response:
             assert response.status == 200, response.read()
-            yield _events(response)
+            return dict(json.load(response))
+
+    def until(self, condition: Callable[[dict[str, Any]], T]) -> T:
+        """Ask as the page does, until what it is sent gives something true."""
+        return eventually(lambda: condition(self.state()))
 
     def find(self, name: str) -> dict[str, Any]:
         """What the page is sent about a lock, as soon as it is."""
-        with self.stream() as events:
-            for _, data in events:
-                for row in data.get("rows", []):
-                    if row["name"] == name:
-                        return dict(row)
-        raise AssertionError("the stream ended")
-
-
-def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, dict[str, Any]]]:
-    kind = ""
-    for line in response:
-        field, _, value = line.decode().strip().partition(": ")
-        if field == "event":
-            kind = value
-        elif field == "data":
-            yield kind, json.loads(value)
+        return self.until(lambda data: next((e for e in data["rows"] if e["name"] == name), {}))
 
 
 @contextmanager
 def serving(application: Any, mounted: Any = None) -> Iterator[int]:
     """Serve it on a free port."""
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # it is soon full
     server = uvicorn.Server(uvicorn.Config(mounted or application, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    feed = application.state.feed
     try:
         yield listener.getsockname()[1]
     finally:
         server.should_exit = True
-        if feed._task is not None:
-            feed._task.get_loop().call_soon_threadsafe(feed.end_streams)
         thread.join()
         listener.close()
 

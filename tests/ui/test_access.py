@@ -16,7 +16,7 @@ from tests.equipment.django import configure_django
 
 from .server import TOKEN, Visitor, serving
 
-PATHS = ["", "events", "locks/0123"]
+PATHS = ["", "state", "locks/0123"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -84,7 +84,7 @@ def test_own_host_names(visitor: Visitor) -> None:
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
 def test_another_site_reads_nothing(visitor: Visitor, site: str) -> None:
     """`same-site` is a server on another port of this host."""
-    assert visitor.status("GET", "events", Sec_Fetch_Site=site) == 403
+    assert visitor.status("GET", "state", Sec_Fetch_Site=site) == 403
     assert visitor.status("GET", "locks/0123", Sec_Fetch_Site=site) == 403
 
 
@@ -188,7 +188,7 @@ def test_mounted_beside_django(client: holdfast.Client) -> None:
         client.lock("report"),
     ):
         visitor = Visitor(port, "/locks/")
-        assert visitor.status("GET", "events") == 401
+        assert visitor.status("GET", "state") == 401
         with visitor.send("POST", "login", f"token={TOKEN}".encode()) as response:
             cookie = response.headers["Set-Cookie"] or ""
         assert "Path=/locks/;" in cookie

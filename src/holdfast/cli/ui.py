@@ -8,11 +8,9 @@ import secrets
 import socket
 import sys
 from pathlib import Path
-from types import FrameType
 
 import click
 import uvicorn
-from starlette.applications import Starlette
 
 from holdfast.cli.options import (
     audit_log_option,
@@ -91,7 +89,16 @@ def serve(
             if token_file and not _is_loopback(bind):
                 click.echo("holdfast: no TLS here: put a proxy with TLS before it", err=True)
             sys.stdout.flush()
-            _run(page, listener)
+            # No access log: the token stands in the first request.
+            config = uvicorn.Config(
+                page,
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=2,
+            )
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _is_loopback(address: str) -> bool:
@@ -111,30 +118,3 @@ def _print_audit() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("holdfast: audit: %(message)s"))
     logging.getLogger("holdfast.audit").addHandler(handler)
-
-
-def _run(page: Starlette, listener: socket.socket) -> None:
-    """Serve it until a signal says to stop."""
-    # No access log: the token stands in the first request.
-    config = uvicorn.Config(
-        page,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=2,
-    )
-    _Server(config, page).run(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    """Ends the streams when it is told to stop: they would last forever."""
-
-    def __init__(self, config: uvicorn.Config, page: Starlette) -> None:
-        super().__init__(config)
-        self._feed = page.state.feed
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal to stop has come."""
-        self._feed.end_streams()
-        super().handle_exit(sig, frame)

@@ -12,13 +12,13 @@ from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     JSONResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
-    StreamingResponse,
 )
 from starlette.routing import Route
 
@@ -27,7 +27,7 @@ from holdfast.client import Client
 from holdfast.errors import LockError
 from holdfast.options import printable
 from holdfast.ui.access import LINK_NEEDED, Access
-from holdfast.ui.feed import MOST_READERS, Feed
+from holdfast.ui.feed import Feed
 
 LARGEST_BODY = 10_000
 
@@ -68,21 +68,19 @@ def app(
         yield
         await feed.close()
 
-    application = Starlette(
+    return Starlette(
         routes=[
             Route("/", pages.index),
             Route("/login", pages.login, methods=["POST"]),
             Route("/{name:str}.{kind:str}", pages.file),
-            Route("/events", access.guard(pages.events)),
+            Route("/state", access.guard(pages.state)),
             Route("/locks/{id}", access.guard(pages.lock)),
             Route("/locks/{id}/break", access.guard(pages.break_lock), methods=["POST"]),
             Route("/examine", access.guard(pages.examine), methods=["POST"]),
         ],
-        middleware=[Middleware(access.wrap)],
+        middleware=[Middleware(access.wrap), Middleware(GZipMiddleware, compresslevel=1)],
         lifespan=lifespan,
     )
-    application.state.feed = feed
-    return application
 
 
 class _Pages:
@@ -122,21 +120,15 @@ class _Pages:
         known = name in ("page.js", "style.css", "icon.svg")
         return _static(name) if known else PlainTextResponse("Not found.", 404)
 
-    async def events(self, request: Request) -> Response:
-        """The stream."""
-        if self._feed.readers >= MOST_READERS:
-            return PlainTextResponse("Too many pages are open.", 503)
+    async def state(self, request: Request) -> Response:
+        """What is seen now: a page asks for it every second."""
         client = self._feed.client
-        greeting = {
+        about = {
             "url": client.url,
             "engine": client.guarantees.engine,
             "may_break": self._audit is not None,
         }
-        return StreamingResponse(
-            self._feed.messages(greeting),
-            media_type="text/event-stream",
-            headers={"X-Accel-Buffering": "no"},
-        )
+        return JSONResponse({"about": about, **self._feed.state()})
 
     async def lock(self, request: Request) -> Response:
         """The history of a lock."""

@@ -3,9 +3,9 @@
 const $ = (id) => document.getElementById(id);
 const ROW = 38, HEAD = 34, EXTRA = 6, SAMPLES = 120;
 
-const locks = new Map();          // by id: what the server sent
+let locks = new Map();            // by id: what the server sent
 let order = [];                   // the locks that are shown, sorted
-let hello = {}, sort = {key: "name", down: false}, selected = null, ahead = 0, live = false;
+let about = {}, sort = {key: "name", down: false}, selected = null, ahead = 0, live = false;
 
 const now = () => Date.now() / 1000 - ahead;
 
@@ -145,25 +145,6 @@ function count() {
   put($("counts"), `${found}${locks.size.toLocaleString()} locks, ${held.toLocaleString()} holders, ${waiting.toLocaleString()} waiting`);
 }
 
-function showHot() {
-  const hot = [...locks.values()].filter((lock) => lock.spark.length).sort((a, b) => heat(b) - heat(a)).slice(0, 5);
-  const list = $("hot").querySelector("ul");
-  $("hot").hidden = !hot.length;
-  fit(list, hot.length, () => {
-    const item = make("li"), link = make("a");
-    link.append(make("span", "", "name"), makeSpark(), make("span", "", "quiet"));
-    item.append(link);
-    return item;
-  });
-  hot.forEach((lock, i) => {
-    const link = list.children[i].firstChild;
-    set(link, "href", `#${lock.id}`);
-    put(link.children[0], lock.name);
-    showSpark(link.children[1], lock.spark);
-    put(link.children[2], `${lock.waiters ?? "?"} waiting`);
-  });
-}
-
 // --- the servers -------------------------------------------------------------------------------
 
 let servers = {nodes: [], margin: null, error: ""};
@@ -218,7 +199,7 @@ function makeHolder(who) {
   row.dataset.id = who.id;
   row.append(make("td", program(who)), make("td", who.host), make("td", String(who.pid ?? "")), make("td"), make("td"), make("td", "", "act"));
   row.cells[4].append(makeBar(), make("span"));
-  if (hello.may_break) {
+  if (about.may_break) {
     const button = make("button", "Break …", "danger");
     button.type = "button";
     button.setAttribute("aria-label", `Break: take it from ${holder(who)}`);
@@ -287,7 +268,6 @@ function refresh() {
   arrange();
   paint();
   count();
-  showHot();
   showNodes();
 }
 
@@ -353,52 +333,32 @@ async function examine() {
   paint();
 }
 
-// --- the stream --------------------------------------------------------------------------------
+// --- what the server sees -----------------------------------------------------------------------
 
 function state(text, kind) {
   put($("state"), text);
   $("state").className = `state ${kind}`;
 }
-function receive(rows, gone, at) {
-  ahead = Date.now() / 1000 - at;
-  for (const id of gone) locks.delete(id);
-  for (const row of rows) locks.set(row.id, row);
+function receive(data) {
+  ({about, servers} = data);
+  put($("engine"), `${about.url} · ${about.engine}${about.may_break ? "" : " · read-only"}`);
+  ahead = Date.now() / 1000 - data.now;
+  locks = new Map(data.rows.map((row) => [row.id, row]));
+  live = data.at > 0;
+  if (data.error) state(data.error, "bad"); else if (live) state("live", "live");
+  const before = $("holders").dataset.ids;
+  refresh();
+  if (open && $("holders").dataset.ids !== before) loadHistory();
 }
-function listen() {
-  const stream = new EventSource("events");
-  const on = (name, act) => stream.addEventListener(name, (event) => act(JSON.parse(event.data)));
-  on("hello", (data) => {
-    hello = data;
-    put($("engine"), `${data.url} · ${data.engine}${data.may_break ? "" : " · read-only"}`);
-    $("holders").dataset.ids = "";
-  });
-  on("snapshot", (data) => {
-    locks.clear();
-    receive(data.rows, [], data.at || Date.now() / 1000);
-    if (data.error) state(data.error, "bad"); else if (data.at) { live = true; state("live", "live"); }
-    refresh();
-    if (open) loadHistory();
-  });
-  on("changes", (data) => {
-    receive(data.rows, data.gone, data.at);
-    live = true;
-    state("live", "live");
-    const before = $("holders").dataset.ids;
-    refresh();
-    if (open && $("holders").dataset.ids !== before) loadHistory();
-  });
-  on("nodes", (data) => { servers = data; if (!open) { showNodes(); paint(); } });
-  on("failure", (data) => state(data.error, "bad"));
-  stream.onerror = () => {
+async function poll() {
+  try {
+    const answer = await fetch("state");
+    if (answer.status === 401) return location.reload();  // the session has ended
+    receive(await answer.json());
+  } catch {
     state("no connection to holdfast ui; trying again", "bad");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listenAgain, 3000);
-  };
-}
-
-async function listenAgain() {  // it was refused: the session may have ended
-  const answer = await fetch("./").catch(() => null);
-  if (answer && answer.status === 401) location.reload();
-  else listen();
+  }
+  setTimeout(poll, 1000);
 }
 
 // --- keys and clicks ---------------------------------------------------------------------------
@@ -445,4 +405,4 @@ addEventListener("resize", paint);
 addEventListener("hashchange", route);
 setInterval(() => { if (open) showLock(); else { showNodes(); paint(); } }, 1000);
 route();
-listen();
+poll();

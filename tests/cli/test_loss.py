@@ -246,11 +246,11 @@ from holdfast.cli.signals import Signals
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
 
-with Child(("sleep", "600")) as child, Signals() as signals, Terminal() as terminal:
+with Child(("sleep", "600")) as child, Signals() as signals:
     with holdfast.Client("memory://") as client:
         lease = client.lock("job").acquire()
         request = Request("job", ("sleep", "600"), None, None, None, "", "term", None)
-        run = _Run(request, Output(), child, signals, terminal)
+        run = _Run(request, Output(), child, signals, Terminal())
         rule = LossRule("term", 5)
 """
 

@@ -1386,14 +1386,14 @@ PLANTED = [
     ),
     Mutant(
         "watch: an engine that does not answer delays the end",
-        "cli/watch/__init__.py",
+        "cli/watch/app.py",
         "exits.leave_at_once(view.return_code or 0)",
         "sys.exit(view.return_code or 0)",
         "tests/cli/test_watch.py -k ends_at_once",
     ),
     Mutant(
         "watch: it ends before a break is written down",
-        "cli/watch/__init__.py",
+        "cli/watch/app.py",
         "        view.finish_breaks()\n",
         "",
         "tests/cli/test_watch.py -k under_way",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import click
@@ -17,41 +16,31 @@ from holdfast.cli.output import Output
 
 class Lazy(click.Command):
     """A command that is a `function` of a module, which is not imported for the help of all
-    commands. `extra` has the libraries that it needs."""
+    commands. `extra` has the libraries that it needs; default: that of its name."""
 
-    def __init__(
-        self, name: str, function: str, help_text: str, extra: str = "", libraries: str = ""
-    ) -> None:
-        self._function, self._missing = function, ""
-        for library in libraries.split():
-            if find_spec(library) is None:
-                mend = f"pip install 'holdfast[{extra}]'"
-                self._missing = f"{name} needs {library}, which is not installed: {mend}"
-                help_text = f"(not available: {mend})"
+    def __init__(self, name: str, function: str, help_text: str, extra: str = "") -> None:
         super().__init__(name, short_help=help_text)
+        self._function, self._extra = function, extra or name
 
     def make_context(self, info_name: str | None, *args: Any, **kwargs: Any) -> click.Context:
-        """That of the command itself."""
-        if self._missing:
-            Output().error(self._missing)
-            raise click.exceptions.Exit(exits.UNAVAILABLE)
         return self.load().make_context(info_name, *args, **kwargs)
 
     def load(self) -> click.Command:
         """The command itself."""
         module, _, function = self._function.rpartition(".")
-        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), function)
+        try:
+            command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), function)
+        except ModuleNotFoundError as error:
+            mend = f"pip install 'holdfast[{self._extra}]'"
+            Output().error(f"{self.name} needs {error.name}, which is not installed: {mend}")
+            raise click.exceptions.Exit(exits.UNAVAILABLE) from error
         return command
 
 
 class Commands(click.Group):
     """Commands in the order of a table."""
 
-    def __init__(self, name: str, *, table: list[Lazy], **kwargs: Any) -> None:
-        super().__init__(name, table, **kwargs)
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in that order."""
         return list(self.commands)
 
 
@@ -63,25 +52,15 @@ _TABLE = [
     Lazy("break", "operate.break_lock", "Take a lock away from its holder."),
     Lazy("ddl", "operate.print_ddl", "Print the DDL of holdfast's tables."),
     Lazy("doctor", "doctor.doctor", "Examine the servers."),
-    Lazy(
-        "ui",
-        "ui.serve",
-        "Serve a page that shows all locks, live.",
-        extra="ui",
-        libraries="starlette uvicorn",
-    ),
-    Lazy(
-        "watch",
-        "watch.watch",
-        "Watch the locks, live.",
-        extra="watch",
-        libraries="textual",
-    ),
+    Lazy("ui", "ui.serve", "Serve a page that shows all locks, live."),
+    Lazy("watch", "watch.app.watch", "Watch the locks, live."),
     Lazy("lab", "lab.lab", "Try to break a lock, and see what happens."),
 ]
 
 
-@click.group(cls=Commands, table=_TABLE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, commands=_TABLE, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def holdfast() -> None:
     """Hold a distributed lock while a command runs, and see who holds what.

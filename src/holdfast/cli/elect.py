@@ -72,8 +72,8 @@ The command finds in its environment:
 @click.option(
     "--http",
     metavar="[HOST]:PORT",
-    help="Answer who leads: GET / as JSON, GET /events as server-sent events. It is open to all"
-    " that can reach it: 127.0.0.1:PORT is this host alone.",
+    help="Answer who leads: GET / is JSON. It is open to all that can reach it: 127.0.0.1:PORT is"
+    " this host alone.",
 )
 @supervision
 def elect(http: str | None, **options: Any) -> None:

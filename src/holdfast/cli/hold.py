@@ -61,7 +61,6 @@ class Request:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names."""
         return (self.name, *self.also)
 
 
@@ -79,7 +78,8 @@ class Interrupted(Exception):
 
 def run_locked(request: Request, output: Output) -> int:
     """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n."""
-    with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
+    with Child(request.argv) as child, Signals() as signals:
+        terminal = Terminal()
         try:
             with open_client(request.url, output) as client:
                 return _Run(request, output, child, signals, terminal).with_client(client)
@@ -216,7 +216,7 @@ class _Run:
             rule,
             self.signals,
             self.terminal,
-            self.output,
+            self.output.without_waiting(),
         )
         if not supervisor.may_start():
             return exits.LOST

@@ -1,4 +1,4 @@
-"""Who leads, over HTTP: `GET /` as JSON, `GET /events` as server-sent events.
+"""Who leads, over HTTP: `GET /` as JSON.
 
 One thread observes the election; each request has a thread of its own, which reads what was
 observed last: 503 once the engine has been unreachable for one ttl, as the leader is unknown then.
@@ -20,58 +20,8 @@ from holdfast.cli.hold import Request
 from holdfast.cli.options import label_as_dict, open_client
 from holdfast.cli.output import Output
 
-KEEP_ALIVE = 15.0
-"""Seconds after which an idle stream gets a comment, so that proxies do not close it."""
-
 RETRY = 1.0
 """Seconds until an engine that is unreachable is asked again."""
-
-
-class Board:
-    """What was observed last, which many wait for."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._changed = threading.Condition()
-        self.last = 0, 503, json.dumps({"name": name, "error": "nothing was observed yet"})
-        """Its number, the status, and the body."""
-
-    def post(self, status: int, **facts: object) -> None:
-        """Replace it."""
-        with self._changed:
-            self.last = self.last[0] + 1, status, json.dumps({"name": self._name, **facts})
-            self._changed.notify_all()
-
-    def wait(self, after: int, timeout: float) -> tuple[int, int, str]:
-        """The last one, as soon as it comes after that number, or at the timeout."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.last[0] > after, timeout)
-            return self.last
-
-
-def as_dict(leader: holdfast.Leader | None) -> dict[str, object] | None:
-    """A leader as JSON has it."""
-    if leader is None:
-        return None
-    return {
-        "value": leader.value,
-        "term": leader.term,
-        "holder": leader.holder,
-        **label_as_dict(leader.label),
-    }
-
-
-def observe(client: holdfast.Client, name: str, ttl: float | None, board: Board) -> None:
-    """Post each change, until the client is closed. An engine that is unreachable is asked again
-    for one `ttl` of the leaders before the leader is unknown."""
-    pause = threading.Event()
-    while not client.closed:
-        try:
-            for leader in client.election(name, ttl=ttl).observe():
-                board.post(200, leader=as_dict(leader))
-        except (holdfast.LockError, ValueError) as error:
-            board.post(503, error=str(error))
-            pause.wait(RETRY)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -83,17 +33,8 @@ class Handler(BaseHTTPRequestHandler):
     """Seconds that a reader may take to send a request, or to receive an answer."""
 
     def do_GET(self) -> None:
-        """`/` or `/events`."""
-        if self.path == "/events":
-            self._stream()
-        elif self.path == "/":
-            _, status, body = self.server.board.last
-            self._send(status, body)
-        else:
-            self._send(404, json.dumps({"error": "there are / and /events"}))
-
-    def _send(self, status: int, body: str) -> None:
-        data = body.encode() + b"\n"
+        status, facts = self.server.last if self.path == "/" else (404, {"error": "there is /"})
+        data = json.dumps(facts).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -101,24 +42,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self) -> None:
-        self.close_connection = True
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        sent = -1
-        while True:
-            number, status, body = self.server.board.wait(sent, KEEP_ALIVE)
-            text = f"event: {'leader' if status == 200 else 'unknown'}\ndata: {body}\n\n"
-            if number == sent:
-                text = ": still here\n\n"
-            sent = number
-            self.wfile.write(text.encode())
-
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
-        """Print nothing."""
+        pass
 
 
 class Server(ThreadingHTTPServer):
@@ -126,15 +51,38 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, listener: socket.socket, board: Board) -> None:
+    def __init__(self, listener: socket.socket, name: str) -> None:
         super().__init__(listener.getsockname()[:2], Handler, bind_and_activate=False)
         self.socket.close()
-        self.socket, self.board = listener, board
+        self.socket, self._name = listener, name
+        self.last: tuple[int, dict[str, object]]
+        """The status, and what was observed last."""
+        self.post(503, error="nothing was observed yet")
+
+    def post(self, status: int, **facts: object) -> None:
+        self.last = status, {"name": self._name, **facts}
+
+    def observe(self, client: holdfast.Client, ttl: float | None) -> None:
+        """Post each change, until the client is closed. An engine that is unreachable is asked
+        again for one `ttl` of the leaders before the leader is unknown."""
+        pause = threading.Event()
+        while not client.closed:
+            try:
+                for leader in client.election(self._name, ttl=ttl).observe():
+                    self.post(200, leader=leader and _as_dict(leader))
+            except (holdfast.LockError, ValueError) as error:
+                self.post(503, error=str(error))
+                pause.wait(RETRY)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Print what was raised, unless it is that the reader has gone."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def _as_dict(leader: holdfast.Leader) -> dict[str, object]:
+    about = {"value": leader.value, "term": leader.term, "holder": leader.holder}
+    return {**about, **label_as_dict(leader.label)}
 
 
 def listen(address: str) -> socket.socket:
@@ -152,10 +100,9 @@ def listen(address: str) -> socket.socket:
 
 def serve(listener: socket.socket, request: Request, output: Output) -> int:
     """Answer until the process is ended."""
-    server = Server(listener, Board(request.name))
+    server = Server(listener, request.name)
     with open_client(request.url, output) as client:
-        observed = client, request.name, request.ttl, server.board
-        threading.Thread(target=observe, args=observed, daemon=True).start()
+        threading.Thread(target=server.observe, args=(client, request.ttl), daemon=True).start()
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         output.note(f"answering on http://{shown}:{port}/ who leads {request.name!r}")

@@ -30,19 +30,16 @@ class Output:
         return Output(quiet=self.quiet, verbose=self._verbose, waits=False)
 
     def error(self, text: str) -> None:
-        """Always shown."""
         if not self._waits and not stderr_is_ready():
             return
         with suppress(OSError):  # the reader has gone: the command goes on
             click.echo(f"holdfast: {text}", err=True)
 
     def note(self, text: str) -> None:
-        """Shown unless quiet."""
         if not self.quiet:
             self.error(text)
 
     def detail(self, text: str) -> None:
-        """Shown when verbose."""
         if self._verbose:
             self.error(text)
 

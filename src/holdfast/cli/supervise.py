@@ -47,30 +47,21 @@ class LossRule:
         return self.kill_after if self.on_lost == "kill" else min(1.0, self.kill_after / 3)
 
 
+@dataclass(slots=True)
 class Supervisor:
     """Runs one command, already started, to its end."""
 
-    def __init__(
-        self,
-        child: Child,
-        lease: holdfast.Lease | holdfast.LeaseAll,
-        shown: str,
-        rule: LossRule,
-        signals: Signals,
-        terminal: Terminal,
-        output: Output,
-    ) -> None:
-        self._child = child
-        self._lease = lease
-        self._shown = shown
-        self._rule = rule
-        self._signals = signals
-        self._terminal = terminal
-        self._output = output.without_waiting()
-        self._told = False  # TERM was sent and the lease has not recovered since
-        self._killed = False
-        self._cut_short = False  # the command ended, or will, because of the lease
-        lease.on_lost(lambda _: signals.wake())
+    _child: Child
+    _lease: holdfast.Lease | holdfast.LeaseAll
+    _shown: str
+    _rule: LossRule
+    _signals: Signals
+    _terminal: Terminal
+    _output: Output
+    """One that does not wait."""
+    _told: bool = False  # TERM was sent and the lease has not recovered since
+    _killed: bool = False
+    _cut_short: bool = False  # the command ended, or will, because of the lease
 
     def may_start(self) -> bool:
         """Whether enough of the lease is left to start the command."""
@@ -82,6 +73,7 @@ class Supervisor:
 
     def watch(self) -> int:
         """Wait for the command to end. Returns the exit code; -n: end by signal n."""
+        self._lease.on_lost(lambda _: self._signals.wake())
         with self._signals.catching_stops():
             return self._watch()
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 
 class Terminal:
-    """The terminal that holdfast was started from, if any."""
+    """The terminal that holdfast was started from, if any; open until the process ends."""
 
     def __init__(self) -> None:
         self._fd: int | None = None
@@ -25,25 +25,14 @@ class Terminal:
         # it for taking the terminal back, and with `stty tostop` for a message on stderr.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
     @property
     def present(self) -> bool:
-        """Whether there is a terminal at all."""
         return self._fd is not None
 
     def in_foreground(self) -> bool:
-        """Whether holdfast's own group is in the foreground."""
         return self._foreground() == os.getpgrp()
 
     def lent_to(self, group: int) -> bool:
-        """Whether `group` is the foreground."""
         return self._foreground() == group
 
     def lend(self, group: int, *, asked: bool = False) -> None:

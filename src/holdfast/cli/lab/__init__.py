@@ -22,23 +22,13 @@ _TABLE = [
     Lazy("list", "lab.scenarios.list_", "List the failures that can be run."),
     Lazy("run", "lab.scenarios.run", "Run one, and show what happened and why."),
     Lazy(
-        "simulate",
-        "lab.simulate.simulate",
-        "Play thousands of runs on virtual time.",
-        extra="lab",
-        libraries="redis",
+        "simulate", "lab.simulate.simulate", "Play thousands of runs on virtual time.", extra="lab"
     ),
-    Lazy(
-        "model",
-        "lab.model.model",
-        "Check a quorum exhaustively.",
-        extra="lab",
-        libraries="redis",
-    ),
+    Lazy("model", "lab.model.model", "Check a quorum exhaustively.", extra="lab"),
 ]
 
 
-@click.group(cls=Commands, table=_TABLE)
+@click.group(cls=Commands, commands=_TABLE)
 def lab() -> None:
     """Try to break a lock, and see what happens.
 

@@ -1,13 +1,16 @@
-"""The view itself: what it asks, what it shows above the table, and its keys."""
+"""The command, and its view: what it asks, what it shows above the table, and its keys."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import click
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,14 +18,57 @@ from textual.widgets import Footer, Input, Static
 
 from holdfast import Client, LeaseInfo, LockError
 from holdfast.breaking import Audit, break_held, operator
-from holdfast.cli.options import describe_holder
-from holdfast.cli.output import duration, printable
+from holdfast.cli import exits
+from holdfast.cli.options import (
+    audit_log_option,
+    bad_arguments_are_usage_errors,
+    complete_name,
+    describe_holder,
+    open_audit,
+    open_client,
+    positive_seconds,
+    url_option,
+)
+from holdfast.cli.output import Output, duration, printable
 from holdfast.cli.watch import table
 from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text
 from holdfast.cli.watch.table import LockTable, Row
 from holdfast.monitor import Monitor
 
 T = TypeVar("T")
+
+
+@click.command("watch")
+@click.argument("prefix", default="", shell_complete=complete_name)
+@click.option(
+    "--every",
+    type=positive_seconds,
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@audit_log_option
+@url_option
+def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) -> None:
+    """Watch the locks that are held: all, or those whose names begin with PREFIX.
+
+    Holders, time left, waiters and contention, live; with keys to filter, to sort, to look at one
+    lock, to break it, and to examine the servers.
+    """
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
+    audit, output = open_audit(audit_log), Output(quiet=True)
+    with open_client(url, output) as client:
+        with bad_arguments_are_usage_errors():
+            client.leases(prefix)  # asks nothing yet
+        view = View(client, prefix, every, audit)
+        view.run()
+        view.finish_breaks()
+        for line in view.broken:
+            output.error(line)
+        # It holds nothing, and closing would wait for an engine that may be frozen.
+        exits.leave_at_once(view.return_code or 0)
 
 
 class View(App[None]):
@@ -72,11 +118,9 @@ class View(App[None]):
         self._table = LockTable()
 
     def compose(self) -> ComposeResult:
-        """Facts, a filter, the table, the keys."""
         yield from (self._head, self._error, self._filter, self._table, Footer())
 
     def on_mount(self) -> None:
-        """Begin to look."""
         self._table.focus()
         self.set_interval(self._every, self.look_now)
         self.look_now()
@@ -161,28 +205,23 @@ class View(App[None]):
         self._head.update(text, layout=False)
 
     def action_filter(self) -> None:
-        """Open the line for the filter."""
         self._filter.display = True
         self.screen.set_focus(self._filter)  # at once: the next key is text, not a command
 
     def action_show_all(self) -> None:
-        """Close it, and show all rows again."""
         self._filter.value, self._filter.display = "", False
         self._table.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while the operator types."""
         if event.input is self._filter:
             self._text = event.value
             self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Back to the table, with the filter."""
         event.input.display = bool(event.value)
         self._table.focus()
 
     def action_open(self) -> None:
-        """Show the lock under the cursor."""
         if row := self._table.selected:
             self.push_screen(LockPage(row))
 
@@ -223,7 +262,6 @@ class View(App[None]):
         return broken, why
 
     def action_examine(self) -> None:
-        """Examine the servers."""
         page = Page("the servers", Text("examining the servers, which takes some seconds …"))
         self.push_screen(page)
 

@@ -39,14 +39,12 @@ class Page(ModalScreen[None]):
         self._title, self._body = title, Static(text, markup=False)
 
     def compose(self) -> ComposeResult:
-        """The text, in a frame."""
         with VerticalScroll() as frame:
             frame.border_title = Text(self._title)
             yield self._body
         yield Footer()
 
     def show(self, text: Text) -> None:
-        """Show this instead."""
         self._body.update(text)
 
 
@@ -60,7 +58,6 @@ class LockPage(Page):
         self.row = row
 
     def show_facts(self) -> None:
-        """Show what was seen now."""
         self.show(_facts(self.row.lock))
 
 
@@ -83,7 +80,6 @@ class BreakDialog(ModalScreen[str]):
         self._why = Static("", markup=False)
 
     def compose(self) -> ComposeResult:
-        """What it means, whom it concerns, and the question."""
         row, others = self.row, len(self.row.info.members) - 1
         text = Text.assemble(
             ("Break ", "bold"), (row.name, "bold cyan"), ("?\n\n", "bold"),

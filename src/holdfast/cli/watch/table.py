@@ -34,12 +34,10 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The name and the holder."""
         return self.info.name, self.member.holder
 
     @property
     def name(self) -> str:
-        """The name of the lock, for people."""
         return printable(self.info.name)
 
     @property
@@ -97,17 +95,14 @@ class LockTable(DataTable[Text]):
 
     @property
     def selected(self) -> Row | None:
-        """The row under the cursor."""
         return self.held[self.cursor_row] if self.cursor_row < len(self.held) else None
 
     def action_sort(self) -> None:
-        """Sort by the next column."""
         titles = list(COLUMNS)
         self.column = titles[(titles.index(self.column) + 1) % len(titles)]
         self.show(self.held)
 
     def action_reverse(self) -> None:
-        """Sort the other way round."""
         self.descending = not self.descending
         self.show(self.held)
 

@@ -60,7 +60,8 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
     elif info:
         if sys.stdout.isatty():
             click.secho(client.url, dim=True)
-        _print_facts(info)
+        for fact, value in facts_of(info):
+            click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
     else:
         click.echo(f"{printable(name)} is free")
     if info is None:
@@ -168,7 +169,8 @@ def _print_table(leases: Iterable[holdfast.LeaseInfo]) -> None:
         )
 
 
-def _print_facts(info: holdfast.LeaseInfo) -> None:
+def facts_of(info: holdfast.LeaseInfo) -> list[tuple[str, str]]:
+    """What is known of a lock, for people."""
     facts = [("name", printable(info.name))]
     if info.shares != 1:
         facts.append(("kind", kind_of(info)))
@@ -177,9 +179,7 @@ def _print_facts(info: holdfast.LeaseInfo) -> None:
         if member.label and member.label.asked_at:
             facts.append(("asked", _asked(member.label.asked_at)))
         facts += [("fence", str(info.fence)), ("left", time_left(member.remaining))]
-    facts.append(("waiters", _waiters(info)))
-    for fact, value in facts:
-        click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
+    return [*facts, ("waiters", _waiters(info))]
 
 
 def _row(info: holdfast.LeaseInfo, member: holdfast.Member) -> tuple[str, str, str, str, str]:

@@ -44,15 +44,7 @@ LINK_NEEDED = (
 
 
 class Access:
-    """The rules.
-
-    Args:
-
-    - `token`: what to sign in with. None: there are no sessions, and every user may see the page
-      whom the surrounding application lets through.
-    - `once`: whether the token is good for one use, in a link. Otherwise there is a form for it.
-    - `hosts`: the names that the server may be called by. None: any.
-    """
+    """The rules; its arguments are those of `app`."""
 
     def __init__(
         self, token: str | None, *, once: bool = False, hosts: Iterable[str] | None = None

@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
@@ -76,7 +75,6 @@ def app(
             Route("/state", access.guard(pages.state)),
             Route("/locks/{id}", access.guard(pages.lock)),
             Route("/locks/{id}/break", access.guard(pages.break_lock), methods=["POST"]),
-            Route("/examine", access.guard(pages.examine), methods=["POST"]),
         ],
         middleware=[Middleware(access.wrap), Middleware(GZipMiddleware, compresslevel=1)],
         lifespan=lifespan,
@@ -88,7 +86,6 @@ class _Pages:
         self._feed = feed
         self._access = access
         self._audit = audit
-        self._examining = asyncio.Lock()
 
     async def index(self, request: Request) -> Response:
         """The page; or a redirect to it, once the token was exchanged for a cookie."""
@@ -173,21 +170,6 @@ class _Pages:
         if broken:
             return PlainTextResponse(f"{text} The holder was not stopped. {LIMITS}")
         return PlainTextResponse(text, 409)
-
-    async def examine(self, request: Request) -> Response:
-        """What `holdfast doctor` finds. One examination at a time."""
-        client = self._feed.client
-        async with self._examining:
-            findings = await asyncio.to_thread(client.diagnose)
-        return JSONResponse(
-            {
-                "broken_by": client.guarantees.broken_by,
-                "findings": [
-                    {field: printable(text) for field, text in asdict(finding).items()}
-                    for finding in findings
-                ],
-            }
-        )
 
 
 def _static(name: str, status: int = 200) -> Response:

@@ -31,7 +31,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import Output, duration, printable
 from holdfast.cli.watch import table
-from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text
+from holdfast.cli.watch.screens import BreakDialog, LockPage
 from holdfast.cli.watch.table import LockTable, Row
 from holdfast.monitor import Monitor
 
@@ -54,7 +54,7 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
     """Watch the locks that are held: all, or those whose names begin with PREFIX.
 
     Holders, time left, waiters and contention, live; with keys to filter, to sort, to look at one
-    lock, to break it, and to examine the servers.
+    lock, and to break it.
     """
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
@@ -86,7 +86,6 @@ class View(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("b", "break", "Break"),
-        Binding("e", "examine", "Examine"),
         Binding("q", "quit", "Quit"),
         Binding("escape", "show_all", "Show all"),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
@@ -260,14 +259,3 @@ class View(App[None]):
             held = f"held by {describe_holder(holder)}, fence {row.info.fence}"
             self.broken.append(f"{at}: broke {row.name}, {held}")
         return broken, why
-
-    def action_examine(self) -> None:
-        page = Page("the servers", Text("examining the servers, which takes some seconds …"))
-        self.push_screen(page)
-
-        def found(result: Any) -> None:
-            failed = isinstance(result, Exception)
-            if page.is_mounted:
-                page.show(Text(printable(str(result))) if failed else findings_text(result))
-
-        self._in_thread(self.client.diagnose, found)

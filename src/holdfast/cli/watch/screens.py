@@ -1,9 +1,8 @@
-"""What opens over the table: one lock, the question before it is broken, the servers."""
+"""What opens over the table: one lock, and the question before it is broken."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -13,52 +12,42 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
-from holdfast import Finding
 from holdfast.breaking import LIMITS, LONGEST_REASON
+from holdfast.cli.operate import facts_of
 from holdfast.cli.options import describe_holder
-from holdfast.cli.output import duration, printable, time_left
+from holdfast.cli.output import duration, time_left
 from holdfast.cli.watch.table import Row
-from holdfast.monitor import Watched, kind_of
+from holdfast.monitor import Watched
 
-_COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _FACT, _WARNING = "cyan", "bold yellow"
 
 
-class Page(ModalScreen[None]):
-    """Text that can be scrolled. Esc closes it."""
+class LockPage(ModalScreen[None]):
+    """One lock: facts, and its holders as they came and went. Esc closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q", "dismiss", "Back"),
+        ("b", "app.break", "Break"),
+    ]
     DEFAULT_CSS = """
-    Page { align: center middle; }
-    Page > VerticalScroll { width: 90%; max-width: 120; height: 80%; border: round $primary;
+    LockPage { align: center middle; }
+    LockPage > VerticalScroll { width: 90%; max-width: 120; height: 80%; border: round $primary;
                             padding: 0 1; background: $surface; }
     """
 
-    def __init__(self, title: str, text: Text) -> None:
+    def __init__(self, row: Row) -> None:
         super().__init__()
-        self._title, self._body = title, Static(text, markup=False)
+        self.row = row
+        self._body = Static(_facts(row.lock), markup=False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
-            frame.border_title = Text(self._title)
+            frame.border_title = Text(self.row.name)
             yield self._body
         yield Footer()
 
-    def show(self, text: Text) -> None:
-        self._body.update(text)
-
-
-class LockPage(Page):
-    """One lock: facts, and its holders as they came and went."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("b", "app.break", "Break")]
-
-    def __init__(self, row: Row) -> None:
-        super().__init__(row.name, _facts(row.lock))
-        self.row = row
-
     def show_facts(self) -> None:
-        self.show(_facts(self.row.lock))
+        self._body.update(_facts(self.row.lock))
 
 
 class BreakDialog(ModalScreen[str]):
@@ -111,45 +100,13 @@ class BreakDialog(ModalScreen[str]):
             self.dismiss(reason)
 
 
-_BEFORE = {
-    "": "",
-    ">": ", or longer: it was so before this view began",
-    "≤": ", or less: since it asked for the lock, by its own clock",
-}
-"""What is said of what was so at the first look."""
-
-
-def findings_text(findings: Sequence[Finding]) -> Text:
-    """What `client.diagnose()` found, as `holdfast doctor` prints it."""
-    text = Text()
-    for finding in findings:
-        text.append(f"{finding.severity:<8}  ", style=_COLOURS[finding.severity])
-        text.append(printable(f"{finding.where}: {finding.what}") + "\n")
-        for more in (finding.why, finding.mend and f"→ {finding.mend}"):
-            if more:
-                text.append(f"          {printable(more)}\n", style="dim")
-    return text
-
-
 def _facts(lock: Watched) -> Text:
-    now, info, text = time.time(), lock.info, Text()
-    if info is None:
-        _add(text, "state", "free")
-    else:
-        waiters = "not counted by this engine" if info.waiters is None else str(info.waiters)
-        _add(text, "kind", kind_of(info))
-        _add(text, "fence", str(info.fence))
-        _add(text, "waiters", waiters)
-        if lock.wait is not None:
-            waited = f"{duration(lock.wait.lasts(now))} without a break"
-            _add(text, "waited", waited + _BEFORE[lock.wait.mark])
-    for member in info.members if info else ():
-        seen, left = lock.holders[member.holder], member.remaining - (now - lock.seen_at)
-        text.append("\n")
-        _add(text, "held by", describe_holder(member.holder))
-        _add(text, "holder", printable(member.holder))
-        _add(text, "for", duration(seen.lasts(now)) + _BEFORE[seen.mark])
-        _add(text, "left", time_left(max(0.0, left)))
+    text = Text()
+    for fact, value in facts_of(lock.info) if lock.info else [("state", "free")]:
+        text.append(f"{fact:<8}", style=_FACT).append(f"{value}\n")
+    if lock.wait is not None:
+        lasts = f"{lock.wait.mark}{duration(lock.wait.lasts(time.time()))} without a break\n"
+        text.append(f"{'waited':<8}", style=_FACT).append(lasts)
     text.append("\nhistory, as far as it was seen\n", style="bold")
     for change in reversed(lock.changes):
         at = time.strftime("%H:%M:%S", time.localtime(change.at))
@@ -159,8 +116,3 @@ def _facts(lock: Watched) -> Text:
     if not lock.changes:
         text.append("no change since this view began\n", style="dim")
     return text
-
-
-def _add(text: Text, fact: str, value: str) -> None:
-    text.append(f"{fact:<8}", style=_FACT)
-    text.append(f"{value}\n")

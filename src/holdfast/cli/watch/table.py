@@ -12,6 +12,7 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
 from holdfast import LeaseInfo, Member
+from holdfast.cli.options import describe_holder
 from holdfast.cli.output import duration, printable
 from holdfast.monitor import Seen, Watched, kind_of
 
@@ -42,12 +43,7 @@ class Row(NamedTuple):
 
     @property
     def holder(self) -> str:
-        """The holder, for a narrow column: what is needed to find the process comes first."""
-        label = self.member.label
-        if label is None:
-            return printable(self.member.holder)
-        text = f" ({label.text})" if label.text else ""
-        return printable(f"{label.host}/{label.pid} {label.program}{text}")
+        return describe_holder(self.member.holder)
 
     def has(self, text: str) -> bool:
         """Whether this (of lower case) is a part of the name or of the holder."""

@@ -308,31 +308,6 @@ async function post(path, body = "{}") {
   }
 }
 
-async function examine() {
-  const section = $("findings"), button = $("examine");
-  button.disabled = true;
-  put(button, "Examining …");
-  const answer = await post("examine");
-  button.disabled = false;
-  put(button, "Examine the servers");
-  section.hidden = false;
-  const close = make("button", "Close");
-  close.type = "button";
-  close.addEventListener("click", () => { section.hidden = true; paint(); });
-  section.replaceChildren(close);
-  if (!answer.ok) { section.append(make("p", answer.text)); return; }
-  const {findings, broken_by} = JSON.parse(answer.text);
-  for (const each of findings) {
-    const title = make("h3", "", each.severity);
-    title.textContent = `${each.severity}: ${each.where}: ${each.what}`;
-    section.append(title);
-    if (each.why) section.append(make("p", each.why));
-    if (each.mend) section.append(make("p", `→ ${each.mend}`));
-  }
-  section.append(make("h3", "What can break the promise all the same"), ...broken_by.map((each) => make("p", each)));
-  paint();
-}
-
 // --- what the server sees -----------------------------------------------------------------------
 
 function state(text, kind) {
@@ -395,7 +370,6 @@ document.querySelectorAll("#window th").forEach((head) => head.addEventListener(
 }));
 $("search").addEventListener("input", () => { $("window").scrollTop = 0; refresh(); });
 $("window").addEventListener("scroll", () => requestAnimationFrame(paint), {passive: true});
-$("examine").addEventListener("click", examine);
 $("typed").addEventListener("input", check);
 $("reason").addEventListener("input", check);
 $("confirm").addEventListener("click", breakIt);

@@ -51,11 +51,7 @@ or if the command itself ends with one of these exit codes:
   127  the command was not found
 If a signal ended it, holdfast ends by the same signal.
 
-\b
-The command finds in its environment:
-  HOLDFAST_NAME    the election's name
-  HOLDFAST_HOLDER  the holder id of this lease
-  HOLDFAST_FENCE   the term: pass it on with every write
+The command finds in its environment what `run` gives it. HOLDFAST_FENCE is the term.
 """
 
 

@@ -55,11 +55,10 @@ class Server(ThreadingHTTPServer):
         super().__init__(listener.getsockname()[:2], Handler, bind_and_activate=False)
         self.socket.close()
         self.socket, self._name = listener, name
-        self.last: tuple[int, dict[str, object]]
-        """The status, and what was observed last."""
         self.post(503, error="nothing was observed yet")
 
     def post(self, status: int, **facts: object) -> None:
+        """What is answered from now on."""
         self.last = status, {"name": self._name, **facts}
 
     def observe(self, client: holdfast.Client, ttl: float | None) -> None:

@@ -74,10 +74,7 @@ class Supervisor:
     def watch(self) -> int:
         """Wait for the command to end. Returns the exit code; -n: end by signal n."""
         self._lease.on_lost(lambda _: self._signals.wake())
-        with self._signals.catching_stops():
-            return self._watch()
-
-    def _watch(self) -> int:
+        self._signals.catch_stops()
         while True:
             arrived = self._signals.received()  # before `poll`: a SIGCHLD after it must wake us
             state = self._child.poll()
@@ -176,19 +173,12 @@ class Supervisor:
 
     def _clear_group(self) -> None:
         """The command has ended because of the lease. What it has started must end, too."""
-        give_up_at = time.monotonic() + self._rule.kill_after
-        while self._group_lives_until(give_up_at) and not self._killed:
-            if self._left() <= self._rule.margin:
-                break
-        if self._child.group_lives():
-            self._kill(self._left(), "what the command had left running")
-        gone_by = time.monotonic() + _KILL_WAIT
-        while self._group_lives_until(gone_by):
-            pass
-
-    def _group_lives_until(self, instant: float) -> bool:
-        """Sleep for a moment while the group lives; False if it is gone, or after `instant`."""
-        if not self._child.group_lives() or time.monotonic() >= instant:
-            return False
-        time.sleep(_GROUP_POLL)
-        return True
+        give_up_at = time.monotonic() + (_KILL_WAIT if self._killed else self._rule.kill_after)
+        while self._child.group_lives():
+            over = time.monotonic() >= give_up_at
+            if self._killed and over:
+                return
+            if not self._killed and (over or self._left() <= self._rule.margin):
+                self._kill(self._left(), "what the command had left running")
+                give_up_at = time.monotonic() + _KILL_WAIT
+            time.sleep(_GROUP_POLL)

@@ -66,13 +66,5 @@ class Terminal:
 
 def _in_a_pipeline() -> bool:
     """Whether holdfast's group may have other programs of a pipeline in it."""
-    if os.getsid(0) == os.getpid():  # no shell above us
-        return False
-    return any(_is_pipe(fd) for fd in (0, 1))
-
-
-def _is_pipe(fd: int) -> bool:
-    try:
-        return stat.S_ISFIFO(os.fstat(fd).st_mode)
-    except OSError:
-        return False
+    below_a_shell = os.getsid(0) != os.getpid()
+    return below_a_shell and any(stat.S_ISFIFO(os.fstat(fd).st_mode) for fd in (0, 1))

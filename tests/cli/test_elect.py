@@ -217,7 +217,7 @@ class TestHttp:
         process = holdfast.start("elect", "boss", *options, "-c", script)
         address = line_of(process.stderr).split()[3]
         term, _ = facts(process)
-        seen = eventually(lambda: (self.is_known(address) or {}).get("leader"))
+        seen: Any = eventually(lambda: (self.is_known(address) or {}).get("leader"))
         assert (seen["value"], seen["term"], seen["host"]) == ("ann", term, socket.gethostname())
         with library.Client(holdfast.url) as client:
             client.break_lock("boss")

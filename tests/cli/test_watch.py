@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from holdfast import Client, LockLost
+from holdfast.breaking import Audit
 from holdfast.cli.watch import table
 from holdfast.cli.watch.app import View
 from holdfast.cli.watch.table import Row
@@ -75,7 +76,7 @@ class Screen:
 
 @asynccontextmanager
 async def watching(client: Client, prefix: str = "") -> AsyncIterator[Screen]:
-    view = View(client, prefix, every=0.2)
+    view = View(client, prefix, 0.2, Audit())
     async with view.run_test(size=(120, 30), notifications=True) as pilot:
         yield Screen(pilot, view)
 

@@ -28,7 +28,9 @@ def doctor(url: str | None, fix_hints: bool, as_json: bool) -> None:
     with open_client(url) as client, bad_arguments_are_usage_errors():
         findings = client.diagnose()
     if as_json:
-        click.echo(json.dumps(_as_dict(client.url, client.guarantees, findings), indent=2))
+        dicts = [asdict(finding) for finding in findings]
+        about = {"engine": client.guarantees.engine, "broken_by": client.guarantees.broken_by}
+        click.echo(json.dumps({"url": client.url, **about, "findings": dicts}, indent=2))
     elif fix_hints:
         for finding in findings:
             if finding.mend:
@@ -60,14 +62,3 @@ def _print(url: str, guarantees: holdfast.Guarantees, findings: list[holdfast.Fi
     click.echo("What can break the promise all the same:")
     for reason in guarantees.broken_by:
         click.echo(f"- {reason}")
-
-
-def _as_dict(
-    url: str, guarantees: holdfast.Guarantees, findings: list[holdfast.Finding]
-) -> dict[str, object]:
-    return {
-        "url": url,
-        "engine": guarantees.engine,
-        "broken_by": list(guarantees.broken_by),
-        "findings": [asdict(finding) for finding in findings],
-    }

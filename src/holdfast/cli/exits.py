@@ -36,8 +36,6 @@ CONFLICT = 75
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 
-_SIGNAL_BASE = 128
-
 
 def code_of(command: Callable[[], object]) -> int:
     """Run a command; the exit code that it returns, or that stands for what it raised. A usage
@@ -78,4 +76,4 @@ def leave(code: int) -> NoReturn:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})
     os.kill(os.getpid(), signum)
-    sys.exit(_SIGNAL_BASE + signum)  # as the first process of a container it is spared
+    sys.exit(128 + signum)  # as the first process of a container it is spared

@@ -170,17 +170,11 @@ class _Run:
                 answer.set_exception(error)
             self.signals.wake()
 
-        telling = threading.Timer(TELL_AFTER, tell_holder)
+        telling = threading.Timer(TELL_AFTER, lambda: answer.done() or tell_holder())
         telling.daemon = True
         with all_signals_blocked():  # in these threads and the client's: signals are handled here
             threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
             telling.start()
-        try:
-            return self._wait_for(answer)
-        finally:
-            telling.cancel()
-
-    def _wait_for(self, answer: Future[Held | None]) -> Held | None:
         while True:
             # Signals first: `ending` takes the thread's `wake` out of the pipe too, so the look at
             # what it brought must come after.

@@ -91,16 +91,10 @@ class View(App[None]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
-    def __init__(
-        self,
-        client: Client,
-        prefix: str = "",
-        every: float = 1.0,
-        audit: Audit | None = None,
-    ) -> None:
+    def __init__(self, client: Client, prefix: str, every: float, audit: Audit) -> None:
         super().__init__()
         self.client = client
-        self._audit = audit or Audit()
+        self._audit = audit
         self.broken: list[str] = []
         """What was broken, for the operator's records."""
         self._breaks: list[threading.Thread] = []

@@ -117,7 +117,6 @@ class _Run:
         return ", ".join(map(repr, self.request.names))
 
     def _leases(self, held: Held) -> dict[str, holdfast.Lease]:
-        """The lease on each name."""
         several = [held] if isinstance(held, holdfast.Lease) else held._leases  # noqa: SLF001
         return {lease.name: lease for lease in several}
 
@@ -170,7 +169,7 @@ class _Run:
                 answer.set_exception(error)
             self.signals.wake()
 
-        telling = threading.Timer(TELL_AFTER, lambda: answer.done() or tell_holder())
+        telling = threading.Timer(TELL_AFTER, tell_holder)
         telling.daemon = True
         with all_signals_blocked():  # in these threads and the client's: signals are handled here
             threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
@@ -181,6 +180,7 @@ class _Run:
             if signum := self.signals.ending():
                 raise Interrupted(signum)
             if answer.done():
+                telling.cancel()
                 return answer.result()
             self.signals.wait(inf)
 

@@ -27,7 +27,7 @@ RETRY = 1.0
 class Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    server: Server
+    server: Server  # pyright: ignore[reportIncompatibleVariableOverride] - no other uses it
     protocol_version = "HTTP/1.1"
     timeout = 60.0
     """Seconds that a reader may take to send a request, or to receive an answer."""
@@ -58,7 +58,6 @@ class Server(ThreadingHTTPServer):
         self.post(503, error="nothing was observed yet")
 
     def post(self, status: int, **facts: object) -> None:
-        """What is answered from now on."""
         self.last = status, {"name": self._name, **facts}
 
     def observe(self, client: holdfast.Client, ttl: float | None) -> None:

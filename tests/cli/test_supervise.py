@@ -77,5 +77,5 @@ class TakesTheWake:
 
 def test_an_answer_that_comes_between_two_looks_is_seen() -> None:
     double: Any = TakesTheWake()
-    answer: Any = _Run(double, double, double, double, double)._acquire(double.acquire, double.wake)
+    answer: Any = _Run(double, double, double, double, double)._acquire(double.acquire)
     assert answer == "a lease"

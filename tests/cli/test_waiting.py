@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import pytest
@@ -23,21 +24,52 @@ def test_a_terminal_shows_whom_it_waits_for(holdfast: Holdfast) -> None:
             shown = screen.expect("s left")
             assert "waiting for nightly: held by" in shown
             assert "(blue) on" in shown
+            screen.expect("\r\x1b[Kwaiting for nightly: held by")  # written anew
+            screen.expect("s left")
             lease.release()
+            screen.expect("\r\x1b[K")  # the line is removed
             screen.expect("done")
             assert screen.expect_exit() == 0
 
 
 def test_of_several_locks_it_shows_the_one_that_it_waits_for(holdfast: Holdfast) -> None:
-    """It holds `a` itself by then."""
+    """It holds `a` itself by then, and would acquire `c` after `b`."""
     environment = {"HOLDFAST_URL": holdfast.url}
-    command = [*CLI, "run", "b", "--also", "a", "--", "true"]
-    with (
-        library.Client(holdfast.url, label="blue") as client,
-        client.lock("b"),
-        console(command, environment) as screen,
-    ):
-        assert "waiting for b: held by" in screen.expect("(blue) on")
+    several = ["--label", "mine", "c", "--also", "a", "--also", "b", "--also", "d"]
+    with library.Client(holdfast.url, label="blue") as client, client.lock("d"):
+        lease = client.lock("b").acquire()
+        assert lease
+        with console([*CLI, "run", *several, "--", "true"], environment) as screen:
+            shown = screen.expect("s left")
+            assert "waiting for b: held by" in shown
+            assert "(blue) on" in shown
+            lease.release()
+            shown = screen.expect("waiting for d: held by")
+            assert "mine" not in shown
+
+
+SAME_PID = """
+import os, sys
+import holdfast
+lease = holdfast.Client(ttl=3600).lock("job").acquire()
+os.execv(sys.executable, [sys.executable, "-m", "holdfast.cli", "run", *sys.argv[1:]])
+"""
+"""A process that holds the lock until it is followed by another one of the same host and pid."""
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["job"], "waiting for job: held by"),
+        (["a", "--also", "job"], "waiting for job: held by"),
+        (["-n", "job"], "'job' is still held by"),
+    ],
+)
+def test_a_holder_that_had_the_same_pid(holdfast: Holdfast, options: list[str], shown: str) -> None:
+    """As in a container that was killed, and was started again."""
+    argv = [sys.executable, "-c", SAME_PID, *options, "true"]
+    with console(argv, {"HOLDFAST_URL": holdfast.url}) as screen:
+        screen.expect(shown)
 
 
 def test_a_pipe_is_not_told(holdfast: Holdfast) -> None:
@@ -64,6 +96,35 @@ def test_ls_on_a_terminal_names_the_engine(holdfast: Holdfast) -> None:
             screen.expect("\x1b[36mheld by")
             assert screen.expect_exit() == 0
         assert lease
+
+
+INSIDE = "held by the holdfast run that this one runs inside of"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        (["job"], ["other", "--also", "job"]),
+        (["job", "--also", "other"], ["other"]),
+        (["--shared", "job"], ["job"]),
+    ],
+)
+def test_a_run_that_waits_for_the_one_around_it_is_warned(
+    holdfast: Holdfast, outer: list[str], inner: list[str]
+) -> None:
+    script = shlex.join([*CLI, "run", "-w", "3", *inner, "--", "true"])
+    done = holdfast.run("run", *outer, "-c", script)
+    assert done.returncode == 75
+    assert done.stderr.count(INSIDE) == 1
+
+
+def test_a_run_that_waits_for_another_one_is_not_warned(holdfast: Holdfast) -> None:
+    """The run around it shares the lock with it."""
+    slots = ["run", "--slots", "2", "-w", "2", "job"]
+    with library.Client(holdfast.url) as client, client.semaphore("job", 2):
+        done = holdfast.run(*slots, "-c", shlex.join([*CLI, *slots, "--", "true"]))
+    assert done.returncode == 75
+    assert INSIDE not in done.stderr
 
 
 @pytest.mark.parametrize(

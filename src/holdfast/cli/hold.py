@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,13 +24,11 @@ from holdfast.cli.options import (
     describe_holders,
     open_client,
 )
-from holdfast.cli.output import Output, printable
+from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
-
-TELL_AFTER = 1.0
-"""Seconds of waiting after which a person at a terminal is told who holds the lock."""
+from holdfast.cli.waiting import WaitingLine, first_held
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
@@ -62,6 +58,11 @@ class Request:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.also)
+
+    @property
+    def shares(self) -> int:
+        """How many may hold it at once; 0: no limit."""
+        return 0 if self.shared else self.slots
 
 
 Held: TypeAlias = "holdfast.Lease | holdfast.LeaseAll"
@@ -99,7 +100,8 @@ class _Run:
     def with_client(self, client: holdfast.Client) -> int:
         acquire, rule = self._prepare(client)
         self.output.detail(f"waiting for {self._shown} on {client.url}")
-        lease = self._acquire(acquire, partial(self._tell_holder, client))
+        with WaitingLine(client, self.request.names, self.request.shares, self.output):
+            lease = self._acquire(acquire)
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
@@ -153,9 +155,7 @@ class _Run:
             )
         return LossRule(self.request.on_lost, kill_after)
 
-    def _acquire(
-        self, acquire: Callable[[], Held | None], tell_holder: Callable[[], None]
-    ) -> Held | None:
+    def _acquire(self, acquire: Callable[[], Held | None]) -> Held | None:
         """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases what was acquired.
@@ -169,37 +169,16 @@ class _Run:
                 answer.set_exception(error)
             self.signals.wake()
 
-        telling = threading.Timer(TELL_AFTER, tell_holder)
-        telling.daemon = True
-        with all_signals_blocked():  # in these threads and the client's: signals are handled here
+        with all_signals_blocked():  # in that thread and the client's: signals are handled here
             threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
-            telling.start()
         while True:
             # Signals first: `ending` takes the thread's `wake` out of the pipe too, so the look at
             # what it brought must come after.
             if signum := self.signals.ending():
                 raise Interrupted(signum)
             if answer.done():
-                telling.cancel()
                 return answer.result()
             self.signals.wait(inf)
-
-    def _tell_holder(self, client: holdfast.Client) -> None:
-        """A person at a terminal is told once who holds the lock."""
-        with suppress(holdfast.LockError):
-            if sys.stderr.isatty() and (info := self._first_held(client)):
-                left = f"{info.remaining:.0f} s left" if info.remaining < inf else "no end"
-                by = f"held by {describe_holders(info)}, {left}"
-                self.output.note(f"waiting for {printable(info.name)}: {by}")
-
-    def _first_held(self, client: holdfast.Client) -> holdfast.LeaseInfo | None:
-        """The lock that is waited for: several are acquired in the order of their names, so it is
-        the first that is held, but not by this process."""
-        ours = os.uname().nodename, os.getpid()
-        for info in filter(None, map(client.inspect, sorted(self.request.names))):
-            if not info.label or (info.label.host, info.label.pid) != ours:
-                return info
-        return None
 
     def _run_command(self, lease: Held, rule: LossRule) -> int:
         fence = self._leases(lease)[self.request.name].fence
@@ -253,7 +232,7 @@ class _Run:
     def _explain_conflict(self, client: holdfast.Client) -> None:
         name, by = self.request.name, ""
         with suppress(holdfast.EngineUnavailable):
-            if info := self._first_held(client):
+            if info := first_held(client, self.request.names):
                 name, by = info.name, f" by {describe_holders(info)}"
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
         self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")

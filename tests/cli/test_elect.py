@@ -12,6 +12,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,8 +51,10 @@ def test_the_command_runs_while_it_leads(holdfast: Holdfast) -> None:
     assert leader(holdfast) is None
 
 
-def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast) -> None:
-    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exit 3")
+@pytest.mark.parametrize("code", [3, 64, 69])
+def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast, code: int) -> None:
+    """Also if `elect` itself would end with this code."""
+    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exit {code}")
     first, second, third = facts(process)[0], facts(process)[0], facts(process)[0]
     assert first < second < third
     process.send_signal(signal.SIGTERM)
@@ -211,28 +214,57 @@ class TestHttp:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             self.get(address + "else")
 
-    def test_the_leader(self, holdfast: Holdfast) -> None:
+    def test_events(self, holdfast: Holdfast) -> None:
         script = f"{SHOW}; exec sleep 600"
         options = ["--http", "127.0.0.1:0", "--value", "ann"]
         process = holdfast.start("elect", "boss", *options, "-c", script)
         address = line_of(process.stderr).split()[3]
         term, _ = facts(process)
-        seen: Any = eventually(lambda: (self.is_known(address) or {}).get("leader"))
-        assert (seen["value"], seen["term"], seen["host"]) == ("ann", term, socket.gethostname())
-        with library.Client(holdfast.url) as client:
-            client.break_lock("boss")
-        later, _ = facts(process)
-        eventually(lambda: (self.get(address)["leader"] or {}).get("term") == later)
+        with urllib.request.urlopen(address + "events", timeout=PATIENCE) as stream:
+            assert stream.headers["Content-Type"] == "text/event-stream"
+            seen = self.until(stream, term)
+            assert (seen["value"], seen["host"]) == ("ann", socket.gethostname())
+            with library.Client(holdfast.url) as client:
+                client.break_lock("boss")
+            later, _ = facts(process)
+            assert self.until(stream, later)["term"] > term
+        assert self.get(address)["leader"]["term"] == later
         process.send_signal(signal.SIGTERM)
         assert finish(process)[0] == -signal.SIGTERM
 
-    def test_a_signal_to_all_its_processes(self, holdfast: Holdfast) -> None:
-        """As systemd sends TERM."""
+    def test_a_stream_that_is_idle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A comment keeps proxies from closing it."""
+        monkeypatch.setattr("holdfast.cli.http.KEEP_ALIVE", 0.01)
+        with Server(socket.create_server(("127.0.0.1", 0)), "boss") as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            address = f"http://127.0.0.1:{server.socket.getsockname()[1]}/events"
+            with urllib.request.urlopen(address, timeout=PATIENCE) as stream:
+                lines = [stream.readline() for _ in range(4)]
+            assert lines[0] == b"event: unknown\n"
+            assert lines[3] == b": still here\n"
+            server.shutdown()
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGQUIT])
+    def test_a_signal_to_all_its_processes(
+        self, holdfast: Holdfast, signum: signal.Signals
+    ) -> None:
+        """As systemd sends TERM, and a terminal QUIT: the server does not end on its own."""
         script = f"{SHOW}; exec sleep 600"
         process = holdfast.start("elect", "boss", "--http", "127.0.0.1:0", "-c", script)
         _, pid = facts(process)
-        os.killpg(process.pid, signal.SIGTERM)
-        assert (finish(process)[0], gone(pid)) == (-signal.SIGTERM, True)
+        os.killpg(process.pid, signum)
+        code, _, errors = finish(process)
+        assert (code, gone(pid)) == (-signum, True)
+        assert "the HTTP server has ended" not in errors
+
+    def test_a_server_that_has_ended(self, holdfast: Holdfast) -> None:
+        """Nobody would be told of the leader: it ends."""
+        script = f"{SHOW}; exec sleep 600"
+        process = holdfast.start("elect", "boss", "--http", "127.0.0.1:0", "-c", script)
+        _, pid = facts(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)  # it was started before the first term
+        assert (finish(process)[0], gone(pid)) == (69, True)
 
     def test_a_reader_that_resets_its_connection(self, holdfast: Holdfast) -> None:
         """As the health checks of some load balancers do: nothing is printed."""
@@ -255,8 +287,8 @@ class TestHttp:
             observer = threading.Thread(target=board.observe, args=(client, 0.5))
             observer.start()
             with client.election("boss", value="ann", ttl=60).campaign():
-                eventually(lambda: "ann" in str(board.last))
-            eventually(lambda: board.last == (200, {"name": "boss", "leader": None}))
+                eventually(lambda: "ann" in board.last[1])
+            eventually(lambda: "null" in board.last[1])
             server.freeze()
             eventually(lambda: board.last[0] == 503)
             server.thaw()
@@ -272,3 +304,12 @@ class TestHttp:
             with socket.create_connection(("127.0.0.1", server.socket.getsockname()[1])) as reader:
                 assert reader.recv(1) == b""
             server.shutdown()
+
+    def until(self, stream: Any, term: int) -> Any:
+        """Read events up to the one with this term."""
+        for line in stream:
+            if line.startswith(b"data: "):
+                found = json.loads(line.removeprefix(b"data: ")).get("leader")
+                if found and found["term"] == term:
+                    return found
+        raise AssertionError("the stream has ended")

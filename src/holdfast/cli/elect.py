@@ -5,12 +5,13 @@
 2. The parent blocks the signals that it forwards, and waits for them and for the end of its
    processes. Ctrl-Z stops it as it stops any program.
 3. When the parent dies, even by SIGKILL, its processes die with it (Linux), and their commands.
-4. A term is followed by the next one, unless its exit code says that it cannot go on: an invalid
-   option, an engine that is unreachable, a command that cannot be executed.
+4. A term is followed by the next one, unless it cannot go on: an invalid option, an engine that is
+   unreachable, a command that cannot be executed; or unless the HTTP server has ended.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import time
@@ -37,18 +38,14 @@ _FINAL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
 
 _STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
 
-_STUCK = (exits.USAGE, exits.UNAVAILABLE, exits.NOT_EXECUTABLE, exits.NOT_FOUND)
-"""Exit codes of a term that is not followed by another one."""
-
 _EXIT_CODES = """\b
 It runs until it gets INT, TERM or QUIT, or another signal that ends the
 command, such as HUP when the terminal is closed: it passes them on to the
-command, and then ends with it. Otherwise it ends only if it cannot continue,
-or if the command itself ends with one of these exit codes:
+command, and then ends with it. Otherwise it ends only if it cannot continue:
   64   usage: an invalid option, name, URL, address or time
-  69   the engine is unreachable
-  126  the command cannot be executed
-  127  the command was not found
+  69   the engine is unreachable, or the HTTP server has ended
+  126  the command cannot be executed, or ended with this code
+  127  the command was not found, or ended with this code
 If a signal ended it, holdfast ends by the same signal.
 
 The command finds in its environment what `run` gives it. HOLDFAST_FENCE is the term.
@@ -68,8 +65,8 @@ The command finds in its environment what `run` gives it. HOLDFAST_FENCE is the 
 @click.option(
     "--http",
     metavar="[HOST]:PORT",
-    help="Answer who leads: GET / is JSON. It is open to all that can reach it: 127.0.0.1:PORT is"
-    " this host alone.",
+    help="Answer who leads: GET / as JSON, GET /events as server-sent events. It is open to all"
+    " that can reach it: 127.0.0.1:PORT is this host alone.",
 )
 @supervision
 def elect(http: str | None, **options: Any) -> None:
@@ -90,10 +87,17 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would leave no exit code of a term
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, heeded | {signal.SIGCHLD})
     server = 0
+    stuck = mmap.mmap(-1, 1)  # memory that is shared with the terms
 
     def term() -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return run_locked(request, output)
+        try:
+            code = run_locked(request, output)
+        except BaseException:
+            stuck[0] = True
+            raise
+        stuck[0] = code in (exits.NOT_EXECUTABLE, exits.NOT_FOUND)
+        return code
 
     try:
         if listener is not None:
@@ -101,8 +105,11 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
             listener.close()
         while True:
             began = time.monotonic()
-            code, sent = _forward_until_its_end(_fork(term), heeded)
-            if sent & _FINAL or -code in sent or code in _STUCK:
+            code, sent = _forward_until_its_end(_fork(term), server, heeded)
+            if server and not stuck[0] and _has_ended(server):
+                output.error("the HTTP server has ended, and so does this candidate")
+                return exits.UNAVAILABLE
+            if sent & _FINAL or -code in sent or stuck[0]:
                 return code
             end = f"exit code {code}" if code >= 0 else f"signal {-code}"
             output.detail(f"the term is over ({end}); campaigning again")
@@ -116,17 +123,26 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _forward_until_its_end(term: int, heeded: set[int]) -> tuple[int, set[int]]:
-    """Forward signals to a process of ours; its exit code, and what was forwarded."""
+def _forward_until_its_end(term: int, server: int, heeded: set[int]) -> tuple[int, set[int]]:
+    """Forward signals to a process of ours, and TERM if the server has ended; the exit code of the
+    process, and what it was sent."""
     sent = set[int]()
     while True:
         pid, status = os.waitpid(term, os.WNOHANG)
         if pid:
             return os.waitstatus_to_exitcode(status), sent
-        signum = signal.sigwait(heeded | {signal.SIGCHLD})
+        if server and signal.SIGTERM not in sent and _has_ended(server):
+            signum: int = signal.SIGTERM
+        else:
+            signum = signal.sigwait(heeded | {signal.SIGCHLD})
         if signum != signal.SIGCHLD:
             sent.add(signum)
             os.kill(term, signum)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process of ours has ended. It is still to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _fork(work: Callable[[], int]) -> int:

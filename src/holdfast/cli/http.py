@@ -1,4 +1,4 @@
-"""Who leads, over HTTP: `GET /` as JSON.
+"""Who leads, over HTTP: `GET /` as JSON, `GET /events` as server-sent events.
 
 One thread observes the election; each request has a thread of its own, which reads what was
 observed last: 503 once the engine has been unreachable for one ttl, as the leader is unknown then.
@@ -20,8 +20,13 @@ from holdfast.cli.hold import Request
 from holdfast.cli.options import label_as_dict, open_client
 from holdfast.cli.output import Output
 
+KEEP_ALIVE = 15.0
+"""Seconds after which an idle stream gets a comment, so that proxies do not close it."""
+
 RETRY = 1.0
 """Seconds until an engine that is unreachable is asked again."""
+
+_NOT_FOUND = json.dumps({"error": "there are / and /events"})
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -33,14 +38,31 @@ class Handler(BaseHTTPRequestHandler):
     """Seconds that a reader may take to send a request, or to receive an answer."""
 
     def do_GET(self) -> None:
-        status, facts = self.server.last if self.path == "/" else (404, {"error": "there is /"})
-        data = json.dumps(facts).encode() + b"\n"
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
+        if self.path == "/events":
+            self._stream()
+            return
+        status, body = self.server.last if self.path == "/" else (404, _NOT_FOUND)
+        data = body.encode() + b"\n"
+        self._begin(
+            status, ("Content-Type", "application/json"), ("Content-Length", str(len(data)))
+        )
         self.wfile.write(data)
+
+    def _stream(self) -> None:
+        self._begin(200, ("Content-Type", "text/event-stream"), ("Connection", "close"))
+        seen = None
+        while True:
+            last = self.server.wait(seen, KEEP_ALIVE)
+            event = "leader" if last[0] == 200 else "unknown"
+            text = ": still here" if last is seen else f"event: {event}\ndata: {last[1]}"
+            self.wfile.write(f"{text}\n\n".encode())
+            seen = last
+
+    def _begin(self, status: int, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (("Cache-Control", "no-store"), *headers):
+            self.send_header(name, value)
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
         pass
@@ -55,10 +77,20 @@ class Server(ThreadingHTTPServer):
         super().__init__(listener.getsockname()[:2], Handler, bind_and_activate=False)
         self.socket.close()
         self.socket, self._name = listener, name
+        self._changed = threading.Condition()
         self.post(503, error="nothing was observed yet")
 
     def post(self, status: int, **facts: object) -> None:
-        self.last = status, {"name": self._name, **facts}
+        """Replace what was observed last: the status, and the body."""
+        with self._changed:
+            self.last = status, json.dumps({"name": self._name, **facts})
+            self._changed.notify_all()
+
+    def wait(self, seen: tuple[int, str] | None, timeout: float) -> tuple[int, str]:
+        """What was observed last, as soon as it is not what was seen, or at the timeout."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.last is not seen, timeout)
+            return self.last
 
     def observe(self, client: holdfast.Client, ttl: float | None) -> None:
         """Post each change, until the client is closed. An engine that is unreachable is asked

@@ -1335,11 +1335,18 @@ PLANTED = [
         PAGE_FEED,
     ),
     Mutant(
-        "page: an exception ends the look at the servers",
+        "page: all is sent although nothing has changed",
         "ui/feed.py",
-        "except Exception as raised:",
-        "except LockError as raised:",
-        "tests/ui/test_feed.py -k hangs",
+        "                ends = was  # not",
+        "                pass  # not",
+        "tests/ui/test_feed.py -k nothing_is_sent",
+    ),
+    Mutant(
+        "page: what has changed is not sent",
+        "ui/routes.py",
+        'if version in request.headers.get("If-None-Match", ""):',
+        'if request.headers.get("If-None-Match"):',
+        "tests/ui/test_feed.py -k nothing_is_sent",
     ),
     Mutant(
         "nodes: the servers are asked one after another",

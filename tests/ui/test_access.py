@@ -27,6 +27,7 @@ def test_nothing_is_shown_without_a_session(port: int, path: str) -> None:
 
 def test_nothing_is_changed_without_a_session(port: int) -> None:
     assert Visitor(port).status("POST", BREAK, {}) == 401
+    assert Visitor(port).status("POST", "examine") == 401
 
 
 def test_the_token_works_once(port: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,6 @@ def test_what_is_held(client: holdfast.Client, visitor: Visitor) -> None:
         state = visitor.state()
     assert state["about"]["url"] == client.url
     assert state["about"]["may_break"] is True
-    assert state["now"] >= state["at"]
     assert row["fence"] == str(kept.fence)
     [member] = row["members"]
     assert member["text"] == "blue fleet"
@@ -62,7 +63,7 @@ def test_kinds_and_waiters(client: holdfast.Client, hold: Hold, visitor: Visitor
 
 
 def test_history(client: holdfast.Client, visitor: Visitor) -> None:
-    visitor.until(lambda data: data["at"])
+    visitor.until(lambda data: data["live"])
     with client.lock("job", label="first") as lease:
         row = visitor.find("job")
     visitor.until(lambda data: not data["rows"])
@@ -102,21 +103,25 @@ def test_a_password_is_not_shown_when_the_server_is_down() -> None:
         assert "hunter2" not in json.dumps(visitor.state())
 
 
+def examined(visitor: Visitor) -> Any:
+    with visitor.send("POST", "examine") as response:
+        assert response.status == 200
+        return json.load(response)
+
+
 def test_a_server_that_is_back() -> None:
     """Its figures, and why it does not answer."""
-    with (
-        RedisServer() as server,
-        signed_in(app(server.url, token=TOKEN, once=True)) as visitor,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(feed, "NODES_INTERVAL", 0.2)
-        [node] = visitor.until(lambda data: data["at"] and data["servers"]["nodes"])
+    with RedisServer() as server, signed_in(app(server.url, token=TOKEN, once=True)) as visitor:
+        found = examined(visitor)
+        [node] = found["nodes"]
         assert (node["name"], node["error"], node["votes"]) == (server.address, "", True)
         assert node["round_trip"] > 0
         assert node["uncertainty"] > 0
+        assert found["broken_by"]
+        assert all(each["severity"] and each["what"] for each in found["findings"])
         server.kill()
         visitor.until(lambda data: data["error"])
-        down = visitor.until(lambda data: data["servers"]["nodes"][0]["error"] and data["servers"])
+        down = examined(visitor)
         assert "refused" in down["nodes"][0]["error"]
         assert down["margin"] is None
         server.start()
@@ -165,37 +170,39 @@ def test_a_quorum_that_was_just_started() -> None:
     with RedisServer() as one, RedisServer() as two, RedisServer() as three:
         places = ",".join(server.address for server in (one, two, three))
         page = app(f"redlock://{places}", token=TOKEN, once=True)
+        began = time.time()
         with signed_in(page) as visitor:
-            found = visitor.until(lambda data: data["servers"]["nodes"] and data["servers"])
+            found = examined(visitor)
         twice = app(f"redlock://{places},localhost:{one.port}", token=TOKEN, once=True)
         with signed_in(twice) as visitor:
-            same = visitor.until(lambda data: data["servers"]["nodes"])
+            same = examined(visitor)["nodes"]
     assert found["margin"] == -2
     assert [node["votes"] for node in found["nodes"]] == [False] * 3
-    assert all(node["votes_at"] > found["at"] for node in found["nodes"])
+    assert all(node["votes_at"] > began for node in found["nodes"])
     assert [node["votes_at"] for node in same] == [None] * 4
 
 
-def test_a_server_that_hangs_does_not_delay_the_locks(
+def test_nothing_is_sent_if_nothing_has_changed(
     client: holdfast.Client, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a look at the servers that raises is shown, and is not the last."""
-    monkeypatch.setattr(feed, "NODES_INTERVAL", 0.01)
-    asked, answered = threading.Event(), threading.Event()
+    looks, look = list[int](), Monitor.look
 
-    def hang() -> list[holdfast.NodeInfo]:
-        asked.set()
-        answered.wait()
-        raise KeyError("a secret")
+    def counted(self: Monitor, leases: list[holdfast.LeaseInfo], now: float) -> None:
+        look(self, leases, now)
+        looks.append(1)
 
-    with monkeypatch.context() as hanging:
-        hanging.setattr(client, "nodes", hang)
-        visitor.state()
-        asked.wait()
-        with client.lock("meanwhile"):
-            assert visitor.find("meanwhile")
-        answered.set()
-        error = visitor.until(lambda data: data["servers"]["error"])
-    assert "KeyError" in error
-    assert "secret" not in error
-    visitor.until(lambda data: not data["servers"]["error"])
+    monkeypatch.setattr(Monitor, "look", counted)
+    monkeypatch.setattr(feed, "INTERVAL", 0.05)
+    lease = client.lock("kept", renew=False).acquire()
+    assert lease
+    visitor.find("kept")
+    with visitor.send("GET", "state") as response:
+        version = response.headers["ETag"]
+        assert abs(float(response.headers["Now"] or 0) - time.time()) < 60
+    seen = len(looks)
+    eventually(lambda: len(looks) > seen + 2)
+    with visitor.send("GET", "state", If_None_Match=version) as response:
+        assert (response.status, response.read()) == (304, b"")
+    lease.extend(600)
+    eventually(lambda: visitor.status("GET", "state", If_None_Match=version) == 200)
+    lease.release()

@@ -1,13 +1,15 @@
 """One poller for all pages: it looks every second, and each page asks for what was seen last.
 
-While a page asks, the servers are looked at, too, in a thread of their own: one that hangs does not
-delay what is seen of the locks.
+The answer is made once a look, in a thread. It has a version (an ETag), so that a page which has it
+already is sent nothing. A lease whose end is about where it was is the same as before.
 
 Holder ids contain a secret, so pages refer to holders by a hash. They refer to locks by a hash of
 the name, because a name can be any text.
 """
 
 import asyncio
+import hashlib
+import json
 import logging
 import threading
 import time
@@ -28,25 +30,27 @@ Row: TypeAlias = dict[str, Any]
 INTERVAL = 1.0
 """Seconds between two looks; more if a look takes more than a quarter of that."""
 
-NODES_INTERVAL = 5.0
-"""Seconds between two looks at the servers, at least."""
-
 log = logging.getLogger("holdfast.ui")
 
 
 class Feed:
     """What is seen of all locks, for any number of pages."""
 
-    def __init__(self, client: Client, *, owned: bool = False) -> None:
+    def __init__(self, client: Client, *, may_break: bool, owned: bool = False) -> None:
         self.client = client
         self._owned = owned
         self._monitor = Monitor()
         self._monitor_lock = threading.Lock()
         self._names: dict[str, str] = {}
-        self._seen: Row = {"at": 0.0, "rows": [], "error": ""}
-        self._nodes: Row = {"at": 0.0, "nodes": [], "margin": None, "error": ""}
+        self._about = {
+            "url": client.url,
+            "engine": client.guarantees.engine,
+            "may_break": may_break,
+        }
+        self._rows: dict[str, Row] = {}
+        self._live, self._error = False, ""
         self._task: asyncio.Task[None] | None = None
-        self._nodes_task: asyncio.Task[None] | None = None
+        self._publish()
 
     def start(self) -> None:
         """Begin to look, if it has not begun. (A mounted application is not told of a start.)"""
@@ -55,21 +59,12 @@ class Feed:
 
     async def close(self) -> None:
         """End the poller."""
-        for task in (self._task, self._nodes_task):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
         if self._owned:
             self.client.close()
-
-    def state(self) -> Row:
-        """What was seen last of the locks, and of the servers."""
-        self.start()
-        looking = self._nodes_task is not None and not self._nodes_task.done()
-        if not looking and time.time() - self._nodes["at"] > NODES_INTERVAL:
-            self._nodes_task = asyncio.create_task(self._look_at_nodes())
-        return {**self._seen, "now": time.time(), "servers": self._nodes}
 
     def name(self, lock: str) -> str | None:
         """The name of a lock that is held, or was not long ago."""
@@ -79,63 +74,71 @@ class Feed:
         """Who has held it, the latest first."""
         return await asyncio.to_thread(self._history, lock)
 
+    async def servers(self) -> Row:
+        """What each server answers just now, and how many more of them may fail."""
+        nodes = await asyncio.to_thread(self.client.nodes)
+        now, margin = time.time(), nodes[0].margin if nodes else None
+        return {"nodes": [_node(node, now) for node in nodes], "margin": margin}
+
     async def _poll(self) -> None:
         while True:
             began = time.monotonic()
-            try:
-                self._seen = await asyncio.to_thread(self._look)
-            except Exception as error:  # noqa: BLE001 - the page shows it, and the poll goes on
-                self._seen = {**self._seen, "error": _explain(error, self._seen["error"])}
+            await asyncio.to_thread(self._look)
             await asyncio.sleep(max(INTERVAL, 4 * (time.monotonic() - began)))
 
-    async def _look_at_nodes(self) -> None:
-        nodes, error = list[NodeInfo](), ""
-        try:
-            nodes = await asyncio.to_thread(self.client.nodes)
-        except Exception as raised:  # noqa: BLE001 - as above
-            error = _explain(raised, self._nodes["error"])
-        now, margin = time.time(), nodes[0].margin if nodes else None
-        rows = [_node(node, now) for node in nodes]
-        self._nodes = {"at": now, "nodes": rows, "margin": margin, "error": error}
-
-    def _look(self) -> Row:
+    def _look(self) -> None:
         """Runs in a thread: with many locks it takes a while."""
+        try:
+            self._rows = self._see()
+            self._live, self._error = True, ""
+        except Exception as error:  # noqa: BLE001 - the page shows it, and the poll goes on
+            self._error = _explain(error, self._error)
+        self._publish()
+
+    def _see(self) -> dict[str, Row]:
         leases = list(self.client.leases())
         now = time.time()
         with self._monitor_lock:
             self._monitor.look(leases, now)
-            rows = [_row(lock, now) for lock in self._monitor.held()]
             self._names = {reference(name): name for name in self._monitor.names()}
-        return {"at": now, "rows": rows, "error": ""}
+            return {reference(lock.name): self._row(lock, now) for lock in self._monitor.held()}
+
+    def _publish(self) -> None:
+        facts = {"about": self._about, "live": self._live, "error": self._error}
+        body = json.dumps({**facts, "rows": [*self._rows.values()]}, allow_nan=False).encode()
+        self.answer = hashlib.sha256(body).hexdigest(), body
+        """What was seen last, as JSON, after its version."""
+
+    def _row(self, lock: Watched, now: float) -> Row:
+        """What the page is told of it: the same as before, if nothing has changed."""
+        info = lock.info
+        assert info is not None  # noqa: S101 - it is held
+        before = self._rows.get(reference(lock.name))
+        known = {each["id"]: each["ends"] for each in before["members"]} if before else {}
+        members = list[Row]()
+        for member in info.members:
+            who, seen = public(member.holder), lock.holders[member.holder]
+            ends, full = _rounded(now + member.remaining), _rounded(seen.most)
+            was = known.get(who["id"])
+            if ends and full and was and abs(ends - was) < max(INTERVAL, full / 10):
+                ends = was  # not renewed, but seen a little later or earlier
+            members.append({**who, **_since(seen), "ends": ends, "full": full})
+        return {
+            "id": reference(lock.name),
+            "name": printable(lock.name),
+            "kind": kind_of(info),
+            "fence": str(info.fence),  # it may be greater than what a browser can count
+            "waiters": info.waiters,
+            "wait": lock.wait and _since(lock.wait),
+            "spark": [*lock.waiters] if any(lock.waiters) else [],
+            "members": members,
+        }
 
     def _history(self, lock: str) -> list[Row]:
         with self._monitor_lock:
             watched = self._monitor.find(self._names.get(lock, ""))
             changes = [*watched.changes] if watched else []
         return [_event(change) for change in reversed(changes)]
-
-
-def _row(lock: Watched, now: float) -> Row:
-    info = lock.info
-    assert info is not None  # noqa: S101 - it is held
-    return {
-        "id": reference(lock.name),
-        "name": printable(lock.name),
-        "kind": kind_of(info),
-        "fence": str(info.fence),  # it may be greater than what a browser can count
-        "waiters": info.waiters,
-        "wait": lock.wait and _since(lock.wait),
-        "spark": [*lock.waiters] if any(lock.waiters) else [],
-        "members": [
-            {
-                **public(member.holder),
-                **_since(lock.holders[member.holder]),
-                "ends": _rounded(now + member.remaining),
-                "full": _rounded(lock.holders[member.holder].most),
-            }
-            for member in info.members
-        ],
-    }
 
 
 def _explain(error: Exception, before: str) -> str:

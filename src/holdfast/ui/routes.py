@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
@@ -57,7 +59,7 @@ def app(
       as `holdfast.audit`. Default: none.
     """
     client = source if isinstance(source, Client) else Client(source)
-    feed = Feed(client, owned=client is not source)
+    feed = Feed(client, may_break=allow_break, owned=client is not source)
     access = Access(token, once=once, hosts=hosts)
     pages = _Pages(feed, access, Audit(audit_log) if allow_break else None)
 
@@ -75,6 +77,7 @@ def app(
             Route("/state", access.guard(pages.state)),
             Route("/locks/{id}", access.guard(pages.lock)),
             Route("/locks/{id}/break", access.guard(pages.break_lock), methods=["POST"]),
+            Route("/examine", access.guard(pages.examine), methods=["POST"]),
         ],
         middleware=[Middleware(access.wrap), Middleware(GZipMiddleware, compresslevel=1)],
         lifespan=lifespan,
@@ -86,6 +89,7 @@ class _Pages:
         self._feed = feed
         self._access = access
         self._audit = audit
+        self._examining = asyncio.Lock()
 
     async def index(self, request: Request) -> Response:
         """The page; or a redirect to it, once the token was exchanged for a cookie."""
@@ -118,14 +122,13 @@ class _Pages:
         return _static(name) if known else PlainTextResponse("Not found.", 404)
 
     async def state(self, request: Request) -> Response:
-        """What is seen now: a page asks for it every second."""
-        client = self._feed.client
-        about = {
-            "url": client.url,
-            "engine": client.guarantees.engine,
-            "may_break": self._audit is not None,
-        }
-        return JSONResponse({"about": about, **self._feed.state()})
+        """What was seen last: a page asks every second, and is sent nothing if it has that."""
+        self._feed.start()
+        version, body = self._feed.answer
+        headers = {"ETag": f'"{version}"', "Now": str(time.time())}
+        if version in request.headers.get("If-None-Match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers=headers, media_type="application/json")
 
     async def lock(self, request: Request) -> Response:
         """The history of a lock."""
@@ -170,6 +173,23 @@ class _Pages:
         if broken:
             return PlainTextResponse(f"{text} The holder was not stopped. {LIMITS}")
         return PlainTextResponse(text, 409)
+
+    async def examine(self, request: Request) -> Response:
+        """The servers, and what `holdfast doctor` finds. One examination at a time."""
+        client = self._feed.client
+        async with self._examining:
+            servers = await self._feed.servers()
+            findings = await asyncio.to_thread(client.diagnose)
+        return JSONResponse(
+            {
+                **servers,
+                "broken_by": client.guarantees.broken_by,
+                "findings": [
+                    {field: printable(text) for field, text in asdict(finding).items()}
+                    for finding in findings
+                ],
+            }
+        )
 
 
 def _static(name: str, status: int = 200) -> Response:

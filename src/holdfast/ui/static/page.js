@@ -5,7 +5,8 @@ const ROW = 38, HEAD = 34, EXTRA = 6, SAMPLES = 120;
 
 let locks = new Map();            // by id: what the server sent
 let order = [];                   // the locks that are shown, sorted
-let about = {}, sort = {key: "name", down: false}, selected = null, ahead = 0, live = false;
+let about = {}, sort = {key: "name", down: false}, selected = null, ahead = 0;
+let live = false, error = "", version = "";
 
 const now = () => Date.now() / 1000 - ahead;
 
@@ -147,8 +148,6 @@ function count() {
 
 // --- the servers -------------------------------------------------------------------------------
 
-let servers = {nodes: [], margin: null, error: ""};
-
 function span(seconds, like = seconds) {
   const size = Math.abs(like);
   return size < 1 ? `${(1000 * seconds).toFixed(size < 0.01 ? 2 : 0)} ms` : `${seconds.toFixed(1)} s`;
@@ -165,23 +164,22 @@ function describe(node) {
     facts.push(node.votes_at === null ? "no vote: named twice" : `restarted, no vote for ${duration(node.votes_at - now())}`);
   return facts.join(" · ");
 }
-function spare({margin, error}) {
-  if (error) return [error, "bad"];
+function spare(margin) {
   if (margin === null) return ["", ""];
   if (margin < 0) return [`no majority: ${-margin} too few`, "bad"];
   return margin ? [`${margin} more may fail`, ""] : ["none to spare", "late"];
 }
-function showNodes() {
-  const section = $("nodes"), list = section.querySelector("ul"), [text, kind] = spare(servers);
-  section.hidden = !servers.nodes.length && !servers.error;
+function showNodes({nodes, margin}) {
+  const section = $("nodes"), list = section.querySelector("ul"), [text, kind] = spare(margin);
+  section.hidden = !nodes.length;
   put($("margin"), text);
   $("margin").className = kind;
-  fit(list, servers.nodes.length, () => {
+  fit(list, nodes.length, () => {
     const item = make("li");
     item.append(make("span", "", "name"), make("span", "", "quiet"));
     return item;
   });
-  servers.nodes.forEach((node, i) => {
+  nodes.forEach((node, i) => {
     const item = list.children[i];
     item.className = `state ${node.error ? "bad" : node.votes ? "live" : "late"}`;
     put(item.children[0], node.name);
@@ -268,7 +266,6 @@ function refresh() {
   arrange();
   paint();
   count();
-  showNodes();
 }
 
 // --- breaking ----------------------------------------------------------------------------------
@@ -308,6 +305,32 @@ async function post(path, body = "{}") {
   }
 }
 
+async function examine() {
+  const section = $("findings"), button = $("examine");
+  button.disabled = true;
+  put(button, "Examining …");
+  const answer = await post("examine");
+  button.disabled = false;
+  put(button, "Examine the servers");
+  section.hidden = false;
+  const close = make("button", "Close");
+  close.type = "button";
+  close.addEventListener("click", () => { section.hidden = $("nodes").hidden = true; paint(); });
+  section.replaceChildren(close);
+  if (!answer.ok) { section.append(make("p", answer.text)); return; }
+  const {findings, broken_by, ...servers} = JSON.parse(answer.text);
+  showNodes(servers);
+  for (const each of findings) {
+    const title = make("h3", "", each.severity);
+    title.textContent = `${each.severity}: ${each.where}: ${each.what}`;
+    section.append(title);
+    if (each.why) section.append(make("p", each.why));
+    if (each.mend) section.append(make("p", `→ ${each.mend}`));
+  }
+  section.append(make("h3", "What can break the promise all the same"), ...broken_by.map((each) => make("p", each)));
+  paint();
+}
+
 // --- what the server sees -----------------------------------------------------------------------
 
 function state(text, kind) {
@@ -315,21 +338,21 @@ function state(text, kind) {
   $("state").className = `state ${kind}`;
 }
 function receive(data) {
-  ({about, servers} = data);
+  ({about, live, error} = data);
   put($("engine"), `${about.url} · ${about.engine}${about.may_break ? "" : " · read-only"}`);
-  ahead = Date.now() / 1000 - data.now;
   locks = new Map(data.rows.map((row) => [row.id, row]));
-  live = data.at > 0;
-  if (data.error) state(data.error, "bad"); else if (live) state("live", "live");
   const before = $("holders").dataset.ids;
   refresh();
   if (open && $("holders").dataset.ids !== before) loadHistory();
 }
 async function poll() {
   try {
-    const answer = await fetch("state");
+    const answer = await fetch("state", {headers: {"If-None-Match": version}});
     if (answer.status === 401) return location.reload();  // the session has ended
-    receive(await answer.json());
+    if (answer.status !== 304) receive(await answer.json());
+    version = answer.headers.get("ETag");
+    ahead = Date.now() / 1000 - answer.headers.get("Now");
+    if (error) state(error, "bad"); else if (live) state("live", "live");
   } catch {
     state("no connection to holdfast ui; trying again", "bad");
   }
@@ -361,15 +384,20 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+function sortBy(key, down) {
+  sort = {key, down};
+  document.querySelectorAll("#window th").forEach((each) => each.removeAttribute("aria-sort"));
+  set(document.querySelector(`th[data-key=${key}]`), "aria-sort", down ? "descending" : "ascending");
+  refresh();
+}
 document.querySelectorAll("#window th").forEach((head) => head.addEventListener("click", () => {
   const key = head.dataset.key;
-  sort = {key, down: sort.key === key ? !sort.down : ["age", "waiters", "wait", "heat", "fence"].includes(key)};
-  document.querySelectorAll("#window th").forEach((each) => each.removeAttribute("aria-sort"));
-  head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
-  refresh();
+  sortBy(key, sort.key === key ? !sort.down : ["age", "waiters", "wait", "heat", "fence"].includes(key));
 }));
+$("hot").addEventListener("click", () => { $("window").scrollTop = 0; sortBy("heat", true); });
 $("search").addEventListener("input", () => { $("window").scrollTop = 0; refresh(); });
 $("window").addEventListener("scroll", () => requestAnimationFrame(paint), {passive: true});
+$("examine").addEventListener("click", examine);
 $("typed").addEventListener("input", check);
 $("reason").addEventListener("input", check);
 $("confirm").addEventListener("click", breakIt);
@@ -377,6 +405,6 @@ $("cancel").addEventListener("click", () => $("breaking").close());
 $("breaking").querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 addEventListener("resize", paint);
 addEventListener("hashchange", route);
-setInterval(() => { if (open) showLock(); else { showNodes(); paint(); } }, 1000);
+setInterval(() => { if (open) showLock(); else paint(); }, 1000);
 route();
 poll();

@@ -6,8 +6,6 @@ import json
 import threading
 from pathlib import Path
 
-import pytest
-
 import holdfast
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.ui import app

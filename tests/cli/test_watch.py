@@ -19,7 +19,6 @@ from textual.widgets import Input
 
 from holdfast import Client, LockLost
 from holdfast.breaking import Audit
-from holdfast.cli.watch import table
 from holdfast.cli.watch.app import View
 from holdfast.cli.watch.table import Row
 from holdfast.lab.servers.redis import RedisServer
@@ -297,6 +296,21 @@ def test_hostile_names_are_only_text() -> None:
     play(scene)
 
 
+def test_the_servers_are_examined() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            await screen.press("e")
+            await screen.shows("note", "a waiter had the lock")
+            await screen.press("escape")
+            await screen.shows("no lock is held")
+        with RedisServer() as server, Client(server.url) as there:
+            async with watching(there) as screen:
+                await screen.press("e")
+                await screen.shows(f"{server.address}  ", " ms, clock ", " ± ")
+
+    play(scene)
+
+
 def test_an_engine_that_goes_away() -> None:
     async def scene(client: Client) -> None:
         with RedisServer() as server, Client(server.url) as there:
@@ -328,21 +342,29 @@ def test_an_engine_that_does_not_answer_does_not_delay_the_keys() -> None:
     play(scene)
 
 
-def test_of_many_locks_the_first_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "MOST", 30)
+def test_many_locks_come_and_go() -> None:
+    """All can be reached; the last row is right when there are fewer."""
 
     async def scene(client: Client) -> None:
-        leases = [client.lock(f"job:{n:02}").acquire() for n in range(40)]
+        leases = [client.lock(f"job:{n:03}").acquire() for n in range(300)]
         async with watching(client) as screen:
-            await screen.shows("40 locks, 40 holders, the first 30 shown", "job:00")
+            await screen.shows("300 locks, 300 holders", "job:000")
             await screen.press("end")
-            await screen.shows("job:29")
-            await screen.press("slash")
-            await screen.type("39")
-            await screen.shows("job:39")
-        for lease in leases:
-            if lease:
+            await screen.shows("job:299")
+            for lease in leases[3:]:
+                assert lease
                 lease.release()
+            await screen.shows("3 locks, 3 holders", "job:002")
+            assert "job:299" not in screen.text
+            with client.lock("a-name-that-is-wider-than-the-others"):
+                await screen.shows("a-name-that-is-wider-than-the-others")
+            await screen.until(lambda: "a-name" not in screen.text)
+            await screen.press("slash")
+            await screen.type("001")
+            await screen.until(lambda: "job:002" not in screen.text)
+        for lease in leases[:3]:
+            assert lease
+            lease.release()
 
     play(scene)
 

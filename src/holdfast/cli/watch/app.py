@@ -30,8 +30,7 @@ from holdfast.cli.options import (
     url_option,
 )
 from holdfast.cli.output import Output, duration, printable
-from holdfast.cli.watch import table
-from holdfast.cli.watch.screens import BreakDialog, LockPage
+from holdfast.cli.watch.screens import BreakDialog, LockPage, Servers
 from holdfast.cli.watch.table import LockTable, Row
 from holdfast.monitor import Monitor
 
@@ -86,6 +85,7 @@ class View(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("b", "break", "Break"),
+        Binding("e", "examine", "Examine"),
         Binding("q", "quit", "Quit"),
         Binding("escape", "show_all", "Show all"),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
@@ -190,8 +190,6 @@ class View(App[None]):
         text.append(f"\n{len(self._monitor.held())} locks, {holders} holders")
         if self._text:
             text.append(f", {shown} shown (filter: {printable(self._text)})")
-        if shown > table.MOST:
-            text.append(f", the first {table.MOST} shown")
         if not shown and self._answered_at:
             nothing = "no lock matches the filter" if holders else "no lock is held"
             text.append(f": {nothing}", style="dim")
@@ -217,6 +215,12 @@ class View(App[None]):
     def action_open(self) -> None:
         if row := self._table.selected:
             self.push_screen(LockPage(row))
+
+    def action_examine(self) -> None:
+        """Show what `holdfast doctor` finds, and how each server answers."""
+        page = Servers()
+        self.push_screen(page)
+        self._in_thread(lambda: (self.client.nodes(), self.client.diagnose()), page.show)
 
     def action_break(self) -> None:
         """Ask whether to break the lock that is open, or under the cursor."""

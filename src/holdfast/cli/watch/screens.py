@@ -1,8 +1,9 @@
-"""What opens over the table: one lock, and the question before it is broken."""
+"""What opens over the table: one lock, the servers, and the question before it is broken."""
 
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import ClassVar
 
 from rich.text import Text
@@ -12,42 +13,90 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
+from holdfast import Finding, NodeInfo
 from holdfast.breaking import LIMITS, LONGEST_REASON
 from holdfast.cli.operate import facts_of
 from holdfast.cli.options import describe_holder
-from holdfast.cli.output import duration, time_left
+from holdfast.cli.output import duration, printable, time_left
 from holdfast.cli.watch.table import Row
 from holdfast.monitor import Watched
 
 _FACT, _WARNING = "cyan", "bold yellow"
+_SEVERITIES = {"critical": "red", "warning": "yellow", "note": "cyan"}
 
 
-class LockPage(ModalScreen[None]):
-    """One lock: facts, and its holders as they came and went. Esc closes it."""
+class Page(ModalScreen[None]):
+    """A text over the table. Esc closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,q", "dismiss", "Back"),
-        ("b", "app.break", "Break"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "dismiss", "Back")]
     DEFAULT_CSS = """
-    LockPage { align: center middle; }
-    LockPage > VerticalScroll { width: 90%; max-width: 120; height: 80%; border: round $primary;
+    Page { align: center middle; }
+    Page > VerticalScroll { width: 90%; max-width: 120; height: 80%; border: round $primary;
                             padding: 0 1; background: $surface; }
     """
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, title: str, text: Text) -> None:
         super().__init__()
-        self.row = row
-        self._body = Static(_facts(row.lock), markup=False)
+        self._title = title
+        self.body = Static(text, markup=False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
-            frame.border_title = Text(self.row.name)
-            yield self._body
+            frame.border_title = Text(self._title)
+            yield self.body
         yield Footer()
 
+
+class LockPage(Page):
+    """One lock: facts, and its holders as they came and went."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("b", "app.break", "Break")]
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row.name, _facts(row.lock))
+        self.row = row
+
     def show_facts(self) -> None:
-        self._body.update(_facts(self.row.lock))
+        self.body.update(_facts(self.row.lock))
+
+
+class Servers(Page):
+    """How each server answers, and what `holdfast doctor` finds."""
+
+    def __init__(self) -> None:
+        super().__init__("the servers", Text("examining the servers, which takes some seconds …"))
+
+    def show(self, found: tuple[list[NodeInfo], list[Finding]] | Exception) -> None:
+        if isinstance(found, Exception):
+            self.body.update(Text(printable(str(found) or type(found).__name__)))
+            return
+        nodes, findings = found
+        text = Text()
+        for node in nodes:
+            text.append(f"{printable(node.name)}  ", style="bold")
+            text.append(f"{_describe(node)}\n", style="red" if node.error else "")
+        if nodes and (margin := nodes[0].margin) is not None:
+            enough = f"{margin} more may fail" if margin >= 0 else f"{-margin} too few answer"
+            text.append(f"{enough}\n", style="red" if margin < 0 else "")
+        for each in findings:
+            text.append(f"\n{each.severity:<8}  ", style=_SEVERITIES[each.severity])
+            text.append(printable(f"{each.where}: {each.what}") + "\n")
+            for mark, more in (("", each.why), ("-> ", each.mend)):
+                if more:
+                    text.append(f"          {mark}{printable(more)}\n")
+        self.body.update(text)
+
+
+def _describe(node: NodeInfo) -> str:
+    if node.round_trip is None:
+        return f"does not answer: {printable(node.error)}"
+    text = f"{node.round_trip * 1000:.2f} ms"
+    if node.offset is not None and node.uncertainty is not None:
+        text += f", clock {node.offset * 1000:+.2f} ± {node.uncertainty * 1000:.2f} ms"
+    if node.quarantine:
+        wait = f"for {duration(node.quarantine)}" if node.quarantine < inf else "(named twice)"
+        text += f", no vote {wait}"
+    return text
 
 
 class BreakDialog(ModalScreen[str]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
@@ -16,8 +18,11 @@ from holdfast.cli.options import describe_holder
 from holdfast.cli.output import duration, printable
 from holdfast.monitor import Seen, Watched, kind_of
 
-MOST = 500
-"""How many rows are drawn. The filter finds the others."""
+SAMPLE = 100
+"""About how many rows say how wide the columns must be."""
+
+FEW = 100
+"""Up to how many rows are taken out one by one. Of more, the table is made anew."""
 
 BAR, WAITS = 8, 8
 """The cells of a bar, and how many looks a sparkline shows."""
@@ -54,8 +59,21 @@ class Row(NamedTuple):
         return max(0.0, self.member.remaining - (now - self.lock.seen_at))
 
 
-class LockTable(DataTable[Text]):
-    """One line for each holder of each lock."""
+class Cell:
+    """A place in the table. It is drawn while it is on the screen: the others cost nothing."""
+
+    def __init__(self, held: list[Row], index: int, column: Column) -> None:
+        self._held, self._index, self._column = held, index, column
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield self._column.draw(self._held[self._index], time.time())
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, 1)  # the columns have widths of their own
+
+
+class LockTable(DataTable[Cell]):
+    """One line for each holder of each lock. The cells stay, and draw what is held now."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "cursor_up", "Up", show=False),
@@ -71,23 +89,45 @@ class LockTable(DataTable[Text]):
         super().__init__(cursor_type="row")
         self.held: list[Row] = []
         self.column, self.descending = "NAME", False
+        self._widths = [len(title) + 2 for title in COLUMNS]
 
     def show(self, rows: Iterable[Row]) -> None:
         """Show these rows, with the cursor on what it was on."""
         before, at, top = self.selected, self.cursor_row, self.scroll_y
-        self.held = sorted(rows, key=lambda row: row.key)
-        self.held.sort(key=COLUMNS[self.column].sorted_by, reverse=self.descending)
-        shown, now = self.held[:MOST], time.time()
+        held = sorted(rows, key=lambda row: row.key)
+        held.sort(key=COLUMNS[self.column].sorted_by, reverse=self.descending)
+        self.held[:] = held
         # The cursor is set without its watcher, which would scroll to it at each look.
         self.set_reactive(DataTable.cursor_coordinate, Coordinate(0, 0))
-        self.clear(columns=True)
-        arrow = " ▼" if self.descending else " ▲"
-        self.add_columns(*(title + arrow * (title == self.column) for title in COLUMNS))
-        self.add_rows([column.draw(row, now) for column in COLUMNS.values()] for row in shown)
-        same = (index for index, row in enumerate(shown) if before and row.key == before.key)
-        at = next(same, max(0, min(at, len(shown) - 1)))
+        self._fit()
+        same = (index for index, row in enumerate(held) if before and row.key == before.key)
+        at = next(same, max(0, min(at, len(held) - 1)))
         self.set_reactive(DataTable.cursor_coordinate, Coordinate(at, 0))
         self.scroll_to(y=top, animate=False, force=True, immediate=True)
+        self._clear_caches()  # of what was drawn
+        self.refresh()
+
+    def _fit(self) -> None:
+        """As many rows as are held, and columns that are wide enough for most."""
+        now, count = time.time(), len(self.held)
+        sample = self.held[:: count // SAMPLE + 1]
+        widths = [
+            max([before, *(column.draw(row, now).cell_len for row in sample)])
+            for before, column in zip(self._widths, COLUMNS.values(), strict=True)
+        ]
+        if not self.columns or widths != self._widths or self.row_count > count + FEW:
+            self._widths = widths
+            self.clear(columns=True)
+            for title, width in zip(COLUMNS, widths, strict=True):
+                self.add_column(title, width=width, key=title)
+        for title, column in zip(COLUMNS, self.ordered_columns, strict=True):
+            arrow = " ▼" if self.descending else " ▲"
+            column.label = Text(title + arrow * (title == self.column))
+        while self.row_count > count:
+            self.remove_row(str(self.row_count - 1))
+        for index in range(self.row_count, count):
+            cells = (Cell(self.held, index, column) for column in COLUMNS.values())
+            self.add_row(*cells, key=str(index))
 
     @property
     def selected(self) -> Row | None:
@@ -96,11 +136,11 @@ class LockTable(DataTable[Text]):
     def action_sort(self) -> None:
         titles = list(COLUMNS)
         self.column = titles[(titles.index(self.column) + 1) % len(titles)]
-        self.show(self.held)
+        self.show([*self.held])
 
     def action_reverse(self) -> None:
         self.descending = not self.descending
-        self.show(self.held)
+        self.show([*self.held])
 
 
 def _cut(text: str, most: int, style: str = "") -> Text:

@@ -21,8 +21,8 @@ from holdfast.monitor import Seen, Watched, kind_of
 SAMPLE = 100
 """About how many rows say how wide the columns must be."""
 
-FEW = 100
-"""Up to how many rows are taken out one by one. Of more, the table is made anew."""
+SPARE = 0.02
+"""Of what part of the rows may stay, blank, at the end: making the table anew takes its time."""
 
 BAR, WAITS = 8, 8
 """The cells of a bar, and how many looks a sparkline shows."""
@@ -66,7 +66,8 @@ class Cell:
         self._held, self._index, self._column = held, index, column
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield self._column.draw(self._held[self._index], time.time())
+        if self._index < len(self._held):
+            yield self._column.draw(self._held[self._index], time.time())
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(1, 1)  # the columns have widths of their own
@@ -89,7 +90,6 @@ class LockTable(DataTable[Cell]):
         super().__init__(cursor_type="row")
         self.held: list[Row] = []
         self.column, self.descending = "NAME", False
-        self._widths = [len(title) + 2 for title in COLUMNS]
 
     def show(self, rows: Iterable[Row]) -> None:
         """Show these rows, with the cursor on what it was on."""
@@ -107,27 +107,26 @@ class LockTable(DataTable[Cell]):
         self._clear_caches()  # of what was drawn
         self.refresh()
 
+    def validate_cursor_coordinate(self, value: Coordinate) -> Coordinate:
+        """Not on a blank row."""
+        last = max(0, len(self.held) - 1)
+        return super().validate_cursor_coordinate(Coordinate(min(value.row, last), value.column))
+
     def _fit(self) -> None:
         """As many rows as are held, and columns that are wide enough for most."""
         now, count = time.time(), len(self.held)
-        sample = self.held[:: count // SAMPLE + 1]
-        widths = [
-            max([before, *(column.draw(row, now).cell_len for row in sample)])
-            for before, column in zip(self._widths, COLUMNS.values(), strict=True)
-        ]
-        if not self.columns or widths != self._widths or self.row_count > count + FEW:
-            self._widths = widths
+        if not self.columns or self.row_count > count * (1 + SPARE):
             self.clear(columns=True)
-            for title, width in zip(COLUMNS, widths, strict=True):
-                self.add_column(title, width=width, key=title)
-        for title, column in zip(COLUMNS, self.ordered_columns, strict=True):
+            for title in COLUMNS:
+                self.add_column(title, width=len(title) + 2)
+        sample = self.held[:: count // SAMPLE + 1]
+        for (title, column), shown in zip(COLUMNS.items(), self.ordered_columns, strict=True):
             arrow = " ▼" if self.descending else " ▲"
-            column.label = Text(title + arrow * (title == self.column))
-        while self.row_count > count:
-            self.remove_row(str(self.row_count - 1))
+            shown.label = Text(title + arrow * (title == self.column))
+            shown.width = max([shown.width, *(column.draw(row, now).cell_len for row in sample)])
+        self._require_update_dimensions = True  # the columns may be wider
         for index in range(self.row_count, count):
-            cells = (Cell(self.held, index, column) for column in COLUMNS.values())
-            self.add_row(*cells, key=str(index))
+            self.add_row(*(Cell(self.held, index, column) for column in COLUMNS.values()))
 
     @property
     def selected(self) -> Row | None:

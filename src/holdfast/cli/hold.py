@@ -153,7 +153,7 @@ class _Run:
                 f"--kill-after {kill_after:g} must be less than 2/3 of the ttl of {ttl:g} s,"
                 " which is when a lease is renewed: give a longer --ttl or a shorter --kill-after."
             )
-        return LossRule(self.request.on_lost, kill_after)
+        return LossRule(self.request.on_lost, kill_after, self.request.max_hold or inf)
 
     def _acquire(self, acquire: Callable[[], Held | None]) -> Held | None:
         """Wait in a thread, so that this one can handle signals.

@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 
 import holdfast
 from holdfast.cli import exits
@@ -30,6 +31,8 @@ _LONGEST_WAIT = 1.0
 # How long to wait for a killed group to end.
 _KILL_WAIT = 1.0
 _GROUP_POLL = 0.02
+# The lease began that much before its supervision, at the most.
+_A_MOMENT = 0.2
 _FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
 
 
@@ -40,6 +43,7 @@ class LossRule:
     on_lost: OnLost
     kill_after: float
     """Seconds before the deadline at which the command gets its first signal."""
+    max_hold: float = inf
 
     @property
     def margin(self) -> float:
@@ -62,6 +66,7 @@ class Supervisor:
     _told: bool = False  # TERM was sent and the lease has not recovered since
     _killed: bool = False
     _cut_short: bool = False  # the command ended, or will, because of the lease
+    _began: float = field(default_factory=time.monotonic)
 
     def may_start(self) -> bool:
         """Whether enough of the lease is left to start the command."""
@@ -127,6 +132,8 @@ class Supervisor:
 
     def _loss(self, left: float) -> str:
         lease = f"the lease on {self._shown}"
+        if time.monotonic() + left > self._began + self._rule.max_hold - _A_MOMENT:
+            return f"{lease} ends after --max-hold {self._rule.max_hold:g} s, in {left:.2g} s"
         if left == 0:
             return f"{lease} is lost; another client may hold the lock"
         return f"{lease} was not renewed and expires in {left:.2g} s"

@@ -6,7 +6,16 @@ from typing import Any
 import grpc
 import pytest
 
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Release
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Extend,
+    Granted,
+    Held,
+    Release,
+)
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, Calls
 from holdfast.engines.etcd.connection import read_error
@@ -275,3 +284,23 @@ def test_sessions_that_the_servers_have_ended_are_forgotten(
     acquire = Acquire("door", "ann", 4.0, renew=True)
     assert isinstance(Exchange(server, locks.acquire(acquire, 60.0)).ends()[0], Granted)
     assert len(registry.take_all()) == 1
+
+
+@pytest.mark.parametrize("before", range(6))
+def test_a_client_that_was_stopped_as_it_got_the_lock_knows_its_fence(
+    server: Server, locks: Locks, held: Claim, registry: Registry, before: int
+) -> None:
+    """Its place was in the session of waiters, which another thread finds ended by then."""
+    server.clock.now = 3.0  # so that no session is given up
+    acquire = Acquire("door", "ben", 30.0, queue=True)
+    assert isinstance(Exchange(server, locks.acquire(acquire, 3.0)).ends()[0], Held)
+    claim = registry.claims["ben"]
+    waiting = claim.session
+    assert releasing(server, locks).ends() == [DONE]
+    getting = Exchange(server, locks.acquire(acquire, 3.0)).go_on(before)
+    getting.arrive()
+    server.clock.now = 9.5
+    registry.ended(waiting)
+    [answer] = getting.ends()
+    assert isinstance(answer, Granted)
+    assert answer.fence == server.data.keys[registry.claims["ben"].place].create_revision

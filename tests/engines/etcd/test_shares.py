@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast.core.messages import Held
 from holdfast.engines.etcd import locks
-from tests.engines.queue_shares import Clients, QueueShares, race
+from tests.engines.queue_shares import Clients, QueueShares, get, race
 from tests.equipment.servers.etcd import EtcdServer
 
 pytestmark = pytest.mark.slow
@@ -78,3 +78,14 @@ class TestShares(QueueShares):
         with ExitStack() as stack:
             crowd = [stack.enter_context(holdfast.Client(server.url)) for _ in range(6)]
             race(crowd, pool, rounds=5)
+
+
+def test_a_read_lock_is_one_transaction_whoever_reads(server: EtcdServer, clients: Clients) -> None:
+    """And so is one slot of a free semaphore: no more than an exclusive lock."""
+    ann, ben, _ = clients
+    with ann.rwlock("door").read, ben.rwlock("door").read:  # and sessions are open
+        before = server.calls("Txn")
+        read, slot = get(ben.rwlock("door").read), get(ben.semaphore("gate", 2))
+        assert server.calls("Txn") == before + 2
+        for lease in (read, slot):
+            lease.release()

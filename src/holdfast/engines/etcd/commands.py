@@ -113,15 +113,18 @@ def time_to_live(lease: int, *, keys: bool = False) -> Call:
 
 def take(queue: Span, place: bytes, lease: int, holder: str, since: int = 0) -> Call:
     """If no place has come since that revision, at which there was room, be one more; else read my
-    place, and what is in the queue."""
+    place, and what is in the queue. Other readers are never in a reader's way."""
     shares = shares_of(place)
-    free = {
-        **_created(queue.first, since + 1),
-        "range_end": queue.end,
-        "result": protocol.LESS,
-    }
+    since_then = {"range_end": queue.end, "result": protocol.LESS}
+    free = [{**_created(queue.first, since + 1), **since_then}]
+    if shares == 0:
+        first, after = queue.first + b"0/", queue.first + b"00"  # of the readers
+        free = [
+            {**_created(queue.first, 0), "range_end": first},
+            {**_created(after, 0), "range_end": queue.end},
+        ]
     return _txn(
-        [_created(place, 0), free],
+        [_created(place, 0), *free],
         [_put(place, holder.encode(), lease)],
         [_read({"key": place}), _last(queue, shares)],
     )

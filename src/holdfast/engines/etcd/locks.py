@@ -97,7 +97,7 @@ class Locks:
                 return None
             if reply.succeeded:
                 claim.revision = reply.header.revision
-                return _granted(claim)
+                return _granted(claim, claim.revision)
             mine, *others = reply.responses
             if mine.response_range.kvs:  # an earlier try was carried out late
                 _note_place(claim, mine.response_range.kvs)
@@ -132,7 +132,10 @@ class Locks:
         if self._waits(claim, before, reply.header.revision):
             return HELD
         is_there = yield from self._attach(claim, mine.response_range.kvs, ttl, asked_at)
-        return _granted(claim) if is_there else None
+        revision = claim.revision
+        if is_there and not revision:  # another thread has just found that its old session ended
+            _note_place(claim, accepted((yield commands.find(claim.place))).kvs)
+        return _granted(claim, revision) if is_there and revision else None
 
     def _waits(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
         """Watch what keeps the claim out; False if there is nothing."""
@@ -289,8 +292,8 @@ class Locks:
         return [DONE if request.holder in released else NOT_YOURS for request in requests]
 
 
-def _granted(claim: Claim) -> Granted:
-    return Granted(claim.revision, ttl=claim.session.ttl)
+def _granted(claim: Claim, fence: int) -> Granted:
+    return Granted(fence, ttl=claim.session.ttl)
 
 
 def _in_the_way(claim: Claim, responses: Sequence[Any]) -> Sequence[bytes]:

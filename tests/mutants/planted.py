@@ -689,6 +689,13 @@ PLANTED = [
         POLLING,
     ),
     Mutant(
+        "SQL: waiters that another one polls for ask often, too",
+        "engines/sql/commands.py",
+        "Held(life_of(request.ttl), wakes=True)",
+        "Held(POLL, wakes=True)",
+        POLLING,
+    ),
+    Mutant(
         "SQL: no other waiter polls when the first has left",
         "engines/sql/waiters.py",
         "                self._notify(other)\n",

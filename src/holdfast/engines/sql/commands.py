@@ -68,7 +68,7 @@ from holdfast.engines.sql.dialect import (
     as_text,
 )
 from holdfast.engines.sql.shares import MARKER, State
-from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
+from holdfast.engines.sql.waiters import LONGEST_LIFE, Waiters, life_of
 
 POLL = 0.2
 """The longest interval, in seconds, at which a waiter polls that cannot be woken."""
@@ -230,7 +230,7 @@ class Commands:
             return Held(remaining, wakes=True)
         if self._waiters.polls(request.key, request.holder, request.shares):
             return Held(min(remaining, POLL), wakes=False)
-        return Held(SHORTEST_LIFE, wakes=True)  # by the one that polls for it
+        return Held(life_of(request.ttl), wakes=True)  # by the one that polls for it
 
     def _join(
         self, request: Acquire, until: float, listener: str, pid: int

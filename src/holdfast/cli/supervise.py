@@ -31,7 +31,7 @@ _LONGEST_WAIT = 1.0
 # How long to wait for a killed group to end.
 _KILL_WAIT = 1.0
 _GROUP_POLL = 0.02
-# The lease began that much before its supervision, at the most.
+# The lease began at most this long before its supervision.
 _A_MOMENT = 0.2
 _FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
 

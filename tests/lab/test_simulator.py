@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, Tally, campaign, draw, play
-from holdfast.lab.simulator.faults import Crash, Cut, Drift, Fault, Jump, Reset, Skew
+from holdfast.lab.simulator.faults import Crash, Cut, Drift, Fault, Jump, Outage, Reset, Skew
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.run import Simulation
@@ -73,8 +73,8 @@ def test_runs_are_eventful() -> None:
         assert run.findings == (), seed
         kinds.update(event.kind for event in run.history)
         faults.update(run.faults)
-    every = {each.__name__ for each in Fault.__subclasses__()}
-    assert every - set(faults) == {"Isolate"}  # of other engines
+    every = {each.__name__ for each in (*Fault.__subclasses__(), *Outage.__subclasses__())}
+    assert every - set(faults) == {"Outage", "Isolate"}  # what others are like; of other engines
     for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.LOST, Kind.REFUSED):
         assert kinds[kind] > 10, kind
 
@@ -85,6 +85,16 @@ def test_messages_are_held_up_each_way_and_nodes_restart_with_and_without_their_
     assert ways == {(True, False), (False, True), (True, True)}
     losses = {fault.loses_data for fault in faults if isinstance(fault, Crash)}
     assert losses == {False, True}
+
+
+@pytest.mark.parametrize(("to", "back"), [(True, False), (False, True)])
+def test_what_is_held_up_arrives_after_the_cut(to: bool, back: bool) -> None:
+    cut = Cut(When(Mark.ASKED), 0, (0,), 0.5, to, back)
+    task = Task(0, (Section(0.0, "job", None, 1.0, True, None, 0.0),))
+    run = play(replace(draw(0, Setup(1, 1)), tasks=(task,), faults=(cut,), tail=0.0))
+    granted = run.history.of(Kind.GRANTED)[0]
+    assert granted.at >= 0.5
+    assert run.findings == ()
 
 
 @pytest.mark.slow

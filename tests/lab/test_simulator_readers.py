@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
-from holdfast.lab.simulator.faults import Cut, Fault
+from holdfast.lab.simulator.faults import Cut, Fault, Refuse
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 
@@ -79,7 +79,15 @@ def test_a_reader_needs_a_majority() -> None:
 
 def test_one_node_that_refuses_two_releases_is_a_minority() -> None:
     """It keeps both attempts of the reader, until they expire."""
-    assert play(draw(8224672, Setup(nodes=3, shared=True))).findings == ()
+    first = Section(0.0, "job", None, 0.5, True, None, 0.0)
+    second = replace(first, rest=0.9, work=0.33, extend_to=0.5)
+    read = replace(first, rest=0.04, timeout=0.1, work=0.2, shares=READ)
+    tasks = (Task(1, (replace(first, rest=0.95, work=0.14),)), Task(1, (first, second, read)))
+    refuse = Refuse(When(Mark.SENT_ACQUIRE, 6, 0.005), (1, 0), error=60, share=0.5, lasting=0.5)
+    plan = draw(23, Setup(nodes=3, clients=3, shared=True))
+    run = play(replace(plan, max_ttl=2.0, tasks=tasks, faults=(refuse,), tail=0.2, durable=True))
+    assert run.findings == ()
+    assert run.faults == {"Refuse": 1}
 
 
 @pytest.mark.parametrize("seed", [117, 132, 157, 215])

@@ -10,7 +10,9 @@ from holdfast.engines import queue
 from holdfast.engines.etcd import locks as etcd
 from holdfast.engines.zookeeper import locks as zookeeper
 from holdfast.lab.simulator import Setup, draw, play
+from holdfast.lab.simulator.faults import Cancel, Freeze, Refuse
 from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.record import Mark, When
 from tests.lab.test_simulator_sql import plant
 
 ENGINES = pytest.mark.parametrize("engine", ["etcd", "zookeeper", "sql"])
@@ -99,5 +101,15 @@ def test_sql_a_reader_that_overtakes_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_place_that_a_server_refused_to_remove_for_a_ttl_is_given_up() -> None:
     """The ttl counts from the cancellation, after which the caller has tried to deliver it."""
-    assert play(draw(995005550, Setup(shared=True))).findings == ()
-    assert play(draw(21865232, Setup())).findings == ()  # delivering took half of it
+    works = Section(0.03, "job", None, 1.0, True, None, 0.9)
+    tasks = (Task(1, (works,)), Task(2, (replace(works, rest=0.0, work=2.2),)))
+    released = When(Mark.SENT_RELEASE, 5)
+    faults = (
+        Freeze(released, (0, 2), 0.9),
+        Cancel(released, 1),
+        Refuse(When(Mark.SENT_EXTEND, 3), (0, 2), error=26, share=1.0, lasting=2.4),
+    )
+    plan = draw(0, Setup(nodes=3, clients=3))
+    run = play(replace(plan, max_ttl=2.0, tasks=tasks, faults=faults, tail=0.0))
+    assert run.findings == ()
+    assert run.faults == {"Freeze": 1, "Cancel": 1, "Refuse": 1}

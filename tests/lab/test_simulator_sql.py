@@ -10,15 +10,16 @@ from holdfast.engines.sql.dialect import Results, Statement, Text
 from holdfast.engines.sql.waiters import LONGEST_LIFE
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
-from holdfast.lab.simulator.faults import Jump, Kill
+from holdfast.lab.simulator.faults import Cancel, Jump, Kill, Refuse
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
+from holdfast.lab.simulator.run import Simulation
 from holdfast.lab.simulator.sql.server import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
 
-EXTENDED_LATE, SET_BACK, INTERRUPTED = (24, 54), (29, 152), (55, 102)
-"""Seeds in which a request comes late, a clock is set back, or a request is interrupted."""
+EXTENDED_LATE, SET_BACK = (67, 172), (644, 1408)
+"""Seeds in which a request comes late, or a clock is set back."""
 
 
 def plant(patch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
@@ -37,7 +38,7 @@ def labels(*seeds: int) -> set[str]:
 
 def test_a_few_runs_keep_every_promise() -> None:
     grants = 0
-    for seed in (*range(16), *SET_BACK, *INTERRUPTED):
+    for seed in (*range(16), *EXTENDED_LATE, *SET_BACK):
         run = play(draw(seed, SQL))
         assert run.findings == (), seed
         grants += run.grants
@@ -47,7 +48,27 @@ def test_a_few_runs_keep_every_promise() -> None:
 def test_what_is_from_before_the_clock_was_set_back_is_not_left_behind() -> None:
     """The server refuses the release for as long as the lost lease may last. The row would last for
     longer, since the clock was set back; the next client adopts it."""
-    assert play(draw(3437988, Setup(engine="sql", shared=True))).findings == ()
+    held = Section(0.0, "job", None, 1.0, False, None, 2.2)
+    turns = (held, replace(held, renew=True, work=0.0), held)
+    faults = (
+        Jump(When(Mark.RELEASED, 1, 0.3, 0), 0, -91.0),
+        Refuse(When(Mark.DEADLINE, 3), (0,), error=43, share=1.0, lasting=2.1),
+    )
+    plan = draw(1, replace(SQL, clients=2))
+    run = play(replace(plan, max_ttl=2.0, tasks=(Task(0, turns),), faults=faults, tail=0.0))
+    assert run.findings == ()
+    assert run.faults == {"Jump": 1, "Refuse": 1}
+
+
+@pytest.mark.parametrize("nth", [3, 4])
+def test_an_interrupted_request_keeps_every_promise(nth: int) -> None:
+    """The client closes its connection: what comes next does not get the reply."""
+    turns = (Section(0.0, "job", 2.0, 1.0, True, None, 0.01),) * 4
+    tasks = (Task(0, turns), Task(0, turns))
+    cancel = Cancel(When(Mark.SENT_ACQUIRE, nth, 0.0002, 0), 0)
+    stage = Simulation(replace(draw(0, SQL), tasks=tasks, faults=(cancel,), tail=0.0))
+    assert stage.play().findings == ()
+    assert stage.clients[0].store.connections[0].breaks == 1
 
 
 def test_the_first_acquire_of_a_client_is_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:

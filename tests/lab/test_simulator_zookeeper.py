@@ -10,7 +10,7 @@ from holdfast.engines.zookeeper.registry import Claim
 from holdfast.engines.zookeeper.sessions import Calls, Session
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
-from holdfast.lab.simulator.faults import Pause
+from holdfast.lab.simulator.faults import Cut, Isolate, Pause
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 
@@ -35,12 +35,22 @@ def test_a_few_runs_keep_every_promise() -> None:
 
 def test_a_leader_does_not_read_the_connection_of_a_server_that_it_gave_up() -> None:
     """Else a join could be carried out behind the look for its place."""
-    assert play(draw(4870651, Setup(engine="zookeeper", shared=True))).findings == ()
-
-
-def test_a_release_that_met_a_move_is_no_loss() -> None:
-    """It is sent again, to the place that was found meanwhile."""
-    assert play(draw(687297189, Setup(engine="zookeeper", shared=True))).findings == ()
+    works = Section(0.0, "job", None, 1.5, True, None, 0.0)
+    turns = [
+        replace(works, name="a", rest=rest, work=work)
+        for rest, work in ((0.0, 0.2), (0.0, 0.1), (0.0, 0.3), (0.04, 0.0), (0.0, 0.0))
+    ]
+    tasks = (Task(0, (replace(works, rest=0.1),)), Task(2, tuple(turns)))
+    released = When(Mark.RELEASING, 5)
+    faults = (
+        Isolate(released, (0,), 1.5),
+        Cut(released, 2, (1, 2), 2.6),
+        Isolate(When(Mark.GRANTED, 1, 1.5), (2,), 0.9),
+    )
+    plan = draw(5, Setup(nodes=3, clients=3, engine="zookeeper"))
+    run = play(replace(plan, max_ttl=3.0, tasks=tasks, faults=faults, tail=0.0))
+    assert run.findings == ()
+    assert run.faults == {"Isolate": 2, "Cut": 1}
 
 
 def test_waiters_are_served_in_order() -> None:
@@ -85,4 +95,4 @@ def test_a_place_that_was_not_looked_for_is_found(monkeypatch: pytest.MonkeyPatc
         yield from ()
 
     monkeypatch.setattr(Locks, "_find", find)
-    assert "lock left behind" in labels(4, 5)
+    assert "lock left behind" in labels(0, 8)

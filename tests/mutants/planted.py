@@ -1039,7 +1039,7 @@ PLANTED = [
     Mutant(
         "etcd: the fence is always 1",
         "engines/etcd/locks.py",
-        "    return Granted(claim.revision, ttl",
+        "    return Granted(fence, ttl",
         "    return Granted(1, ttl",
         contract("etcd", "fences"),
     ),

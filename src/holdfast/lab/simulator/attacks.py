@@ -21,17 +21,33 @@ from holdfast.lab.simulator.faults import (
     Isolate,
     Jump,
     Kill,
+    Outage,
     Pause,
     Refuse,
     Reset,
-    Skew,
 )
 from holdfast.lab.simulator.record import Mark, When
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
-SENT = (Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE)
 LATEST = 6
 """A fault waits for the nth event of its kind, with n up to this."""
+
+AT_ONCE = 0.002
+"""So short that only what is in flight is answered with an error."""
+
+KINDS: tuple[type[Fault], ...] = (
+    *(Cut,) * 4,
+    *(Pause,) * 3,
+    *(Freeze,) * 2,
+    *(Crash,) * 2,
+    *(Reset,) * 2,
+    *(Refuse,) * 2,
+    *(Cancel, Close, Kill),
+)
+"""Those that matter most are there more than once."""
+
+ALSO: dict[str, tuple[type[Fault], ...]] = {"zookeeper": (Isolate,) * 5, "sql": (Jump,) * 2}
+"""Those that only the servers of one engine can suffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,8 @@ class Target:
 
     random: Random
     engine: SimulatedEngine
+    kinds: tuple[type[Fault], ...]
+    shares: tuple[int, ...]
     nodes: int
     clients: int
     ttl: float
@@ -67,11 +85,13 @@ class Target:
             )
         return tuple(self.random.sample(range(self.nodes), max(1, min(count, self.nodes))))
 
+    def others(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
+        """The other nodes; if there are none, the same."""
+        return tuple(node for node in range(self.nodes) if node not in nodes) or nodes
+
     def moment(self, *marks: Mark, who: int | None = None) -> When:
-        """An instant around an event of one of these kinds."""
+        """An instant around an event, of one of these kinds if there are some."""
         random = self.random
-        if not marks and random.random() < 0.2:
-            return When(Mark.START, 1, random.uniform(0, self.seconds))
         mark = random.choice(marks or MARKS)
         return When(mark, random.randint(1, LATEST), self.shift(mark), who)
 
@@ -101,201 +121,69 @@ class Target:
             )
         )
 
+    def fault(self, when: When, client: int, nodes: tuple[int, ...]) -> Fault:
+        """Something that happens to this client, or to these nodes."""
+        random, lasting = self.random, self.duration()
+        kind = random.choice(self.kinds)
+        if kind is Cut:
+            to, back = random.choice(((True, False), (False, True), (True, True)))
+            return Cut(when, client, nodes, lasting, to, back)
+        if kind is Crash:
+            return Crash(when, nodes, lasting, self.may_lose_data and random.random() < 0.6)
+        if kind is Reset:
+            return Reset(when, client, nodes, ghost=random.random() < 0.7)
+        if kind is Pause:
+            return Pause(when, client, lasting, timers_first=random.random() < 0.3)
+        if kind is Jump:
+            return Jump(when, nodes[0], -random.uniform(1, 100))
+        if kind is Refuse:
+            error, share = random.randrange(100), random.choice((1.0, 1.0, 0.5))
+            return Refuse(when, nodes, error, share, random.choice((AT_ONCE, AT_ONCE, lasting)))
+        if issubclass(kind, Outage):
+            return kind(when, nodes, lasting)
+        if issubclass(kind, (Cancel, Close)):
+            return kind(when, client)
+        return Kill(when, client)
+
 
 Attack: TypeAlias = Callable[[Target], list[Fault]]
 
 
-def held_up(target: Target) -> list[Fault]:
-    """Messages between a client and some nodes are held up, in one direction or both."""
-    random, client = target.random, target.client()
-    marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, Mark.DEADLINE, *SENT)
-    to, back = random.choice(((True, False), (False, True), (True, True)))
-    when = target.moment(*marks, who=client)
-    return [Cut(when, client, target.some(), target.duration(), to, back)]
-
-
-def frozen_nodes(target: Target) -> list[Fault]:
-    """Nodes are paused while a vote or a release is in flight, perhaps until its client has given
-    up or died."""
-    random = target.random
-    when = target.moment(Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASING, Mark.REFUSED)
-    freeze = Freeze(when, target.some(), target.duration())
-    end = random.choice((None, None, Kill, Cancel))
-    then = replace(when, delay=when.delay + random.uniform(0, 2) * target.request_timeout)
-    return [freeze, *([end(then, target.client())] if end else [])]
+def around_one_event(target: Target) -> list[Fault]:
+    """One to three faults around one event: of one client, and on the same nodes or on the rest."""
+    random, client, nodes = target.random, target.client(), target.some()
+    event = target.moment(who=random.choice((client, client, None)))
+    faults: list[Fault] = []
+    for _ in range(random.choice((1, 1, 2, 3))):
+        when = replace(event, delay=target.shift(event.mark))
+        where = random.choice((nodes, nodes, target.others(nodes)))
+        faults.append(target.fault(when, client, where))
+    return faults
 
 
 def lost_vote(target: Target) -> list[Fault]:
     """A lock is granted by exactly a quorum, and one of these nodes loses it."""
     random = target.random
-    rest = target.some(target.nodes - target.quorum) if target.nodes > 1 else ()
-    granting = [node for node in range(target.nodes) if node not in rest]
+    granting = target.some(target.quorum)
     client, nth = target.client(), random.randint(1, LATEST)
-    grant = When(Mark.GRANTED, nth, random.uniform(0, 0.3) * target.ttl, client)
-    crash = Crash(
-        grant, (random.choice(granting),), random.uniform(0, 0.3) * target.ttl, target.may_lose_data
-    )
-    if not rest:
-        return [crash]
-    off = Cut(When(Mark.ASKED, nth, 0.0, client), client, rest, target.duration())
+    asked, granted = (When(mark, nth, 0.0, client) for mark in (Mark.ASKED, Mark.GRANTED))
+    soon, lasting = (random.uniform(0, 0.3) * target.ttl for _ in range(2))
+    off = Cut(asked, client, target.others(granting), target.duration())
+    crash = Crash(replace(granted, delay=soon), granting[:1], lasting, target.may_lose_data)
     return [off, crash]
 
 
-def restarts(target: Target) -> list[Fault]:
-    """Nodes crash and restart, with or without their data."""
-    loses_data = target.may_lose_data and target.random.random() < 0.6
-    return [Crash(target.moment(), target.some(), target.duration(), loses_data)]
-
-
-def paused(target: Target) -> list[Fault]:
-    """A client is paused while its reply arrives, or while it holds the lock, until about its
-    deadline or beyond."""
-    random, client = target.random, target.client()
-    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, *SENT, who=client)
-    if random.random() < 0.6:  # before the reply
-        when = replace(when, delay=random.uniform(0, 0.0015))
-    lasting = random.choice((target.duration(), random.uniform(0.6, 1.4) * target.ttl))
-    return [Pause(when, client, lasting, random.random() < 0.3)]
-
-
-def dead_holder(target: Target) -> list[Fault]:
-    """A client is killed, at any step."""
-    client = target.client()
-    return [Kill(target.moment(who=client), client)]
-
-
-def cancelled(target: Target) -> list[Fault]:
-    """A client is cancelled, once or twice, at any step."""
-    random, client = target.random, target.client()
-    when = target.moment(who=client)
-    again = When(when.mark, when.nth, when.delay + random.uniform(0, 0.005), client)
-    twice = [Cancel(again, client)] if random.random() < 0.4 else []
-    return [Cancel(when, client), *twice]
-
-
 def diverging_counters(target: Target) -> list[Fault]:
-    """Wall clocks differ, and votes go to changing quorums: fences have to be raised."""
-    random = target.random
-    reach = target.ttl * 0.4 if target.may_lose_data else 30.0
-    faults: list[Fault] = [
-        Skew(When(Mark.START), client, 1.0, random.uniform(-reach, reach))
-        for client in range(target.clients)
+    """Votes go to changing quorums, so that fences have to be raised, on nodes that pause."""
+    marks = (Mark.ASKED, Mark.SENT_ACQUIRE, Mark.RELEASED)
+    minority = max(1, target.nodes - target.quorum)
+    cuts = [
+        Cut(target.moment(*marks), target.client(), target.some(minority), target.duration())
+        for _ in range(3)
     ]
-    for _ in range(3):
-        client = target.client()
-        nodes = target.some(max(1, target.nodes - target.quorum))
-        when = target.moment(Mark.ASKED, Mark.SENT_ACQUIRE, Mark.RELEASED)
-        faults.append(Cut(when, client, nodes, target.duration()))
-    if random.random() < 0.6:
-        when = target.moment(Mark.SENT_RAISE)
-        faults.append(Freeze(When(when.mark, 1, when.delay), target.some(), target.duration()))
-    return faults
+    raised = replace(target.moment(Mark.SENT_RAISE), nth=1)
+    return [*cuts, Freeze(raised, target.some(), target.duration())]
 
 
-def broken_connections(target: Target) -> list[Fault]:
-    """Connections break, with something in flight or around a wait, and are made again; perhaps
-    once more, or while nodes are paused."""
-    random, client, nodes = target.random, target.client(), target.some()
-    when = target.moment(Mark.ASKED, Mark.RELEASED, Mark.DEADLINE, *SENT, who=client)
-    faults: list[Fault] = [Reset(when, client, nodes, ghost=random.random() < 0.7)]
-    if random.random() < 0.3:
-        faults.append(Reset(target.moment(), client, target.some(), ghost=True))
-    if random.random() < 0.3:
-        faults.append(Freeze(replace(when, delay=0.0), nodes, target.duration()))
-    return faults
-
-
-def cut_off_server(target: Target) -> list[Fault]:
-    """A server is cut off from the others, and goes on answering what it can by itself; its client
-    may be cut off from the others, too, or hold a lock until about its deadline."""
-    random = target.random
-    marks = (Mark.GRANTED, Mark.EXTENDED, Mark.SENT_ACQUIRE, Mark.SENT_EXTEND, Mark.RELEASING)
-    when = target.moment(*marks)
-    nodes = target.some(1)
-    faults: list[Fault] = [Isolate(when, nodes, target.duration())]
-    if random.random() < 0.4:
-        client = target.client()
-        others = tuple(node for node in range(target.nodes) if node not in nodes)
-        faults.append(Cut(when, client, others, target.duration()))
-    return faults
-
-
-def closed_client(target: Target) -> list[Fault]:
-    """A client is closed, at any step; some servers may not answer it."""
-    random, client = target.random, target.client()
-    when = target.moment(who=client)
-    deaf = Cut(when, client, target.some(), target.duration())
-    return [Close(when, client), *([deaf] if random.random() < 0.4 else [])]
-
-
-def error_replies(target: Target) -> list[Fault]:
-    """Some nodes answer with an error: what is in flight, or all that is sent for a while."""
-    random = target.random
-    when = target.moment(Mark.ASKED, Mark.GRANTED, Mark.RELEASING, Mark.DEADLINE, *SENT)
-    lasting = random.choice((0.002, 0.002, target.duration()))
-    error, share = random.randrange(100), random.choice((1.0, 1.0, 0.5))
-    return [Refuse(when, target.some(), error, share, lasting)]
-
-
-def late_session(target: Target) -> list[Fault]:
-    """A client connects again, and learns late that its session goes on, or has ended."""
-    random, client, nodes = target.random, target.client(), tuple(range(target.nodes))
-    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.ASKED, who=client)
-    soon = When(when.mark, when.nth, when.delay + random.uniform(0, 0.06), client)
-    lasting = random.uniform(0, 1) * target.ttl
-    cut = Cut(soon, client, nodes, lasting, to=random.random() < 0.3)
-    return [Reset(when, client, nodes, ghost=random.random() < 0.6), cut]
-
-
-def stopped_leader(target: Target) -> list[Fault]:
-    """A server is stopped, maybe the leader, or cut off from the leader; just after that, one is
-    cut off: what clients sent meanwhile is answered, and hardly anything else arrives."""
-    random = target.random
-    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.START)
-    first, *others = target.some(2)
-    if not others:
-        return [Freeze(when, (first,), target.duration())]
-    ticks = target.engine.ttl_step * random.uniform(0, 3)
-    end = When(when.mark, when.nth, when.delay + ticks + random.uniform(0, 0.003))
-    lasting = random.uniform(0.5, 2) * target.ttl
-    if random.random() < 0.5:
-        return [Freeze(when, (first,), ticks), Isolate(end, tuple(others), lasting)]
-    return [Isolate(when, (first,), ticks), Isolate(end, (first,), lasting)]
-
-
-def clock_set_back(target: Target) -> list[Fault]:
-    """A clock is set far back around a grant or a release; perhaps that client is killed."""
-    random, client = target.random, target.client()
-    mark = random.choice((Mark.GRANTED, Mark.GRANTED, Mark.RELEASED, Mark.ASKED))
-    when = When(mark, random.randint(1, 3), target.shift(mark), client)
-    faults: list[Fault] = [Jump(when, node, -random.uniform(1, 100)) for node in target.some()]
-    if random.random() < 0.5:
-        faults.append(Kill(replace(when, delay=when.delay + random.uniform(0, 0.1)), client))
-    return faults
-
-
-ATTACKS: tuple[Attack, ...] = (
-    *(held_up,) * 4,
-    *(frozen_nodes,) * 2,
-    *(lost_vote,) * 2,
-    restarts,
-    *(paused,) * 3,
-    dead_holder,
-    cancelled,
-    *(diverging_counters,) * 2,
-    *(broken_connections,) * 2,
-    closed_client,
-)
-"""Those that matter most are there more than once."""
-
-MORE: tuple[Attack, ...] = (error_replies,)
-"""Those that are drawn apart from the others, so that these stay what they were."""
-
-OF_ENGINE: dict[str, tuple[Attack, ...]] = {
-    "zookeeper": (
-        *(cut_off_server, late_session, stopped_leader) * 3,
-        closed_client,  # which has sessions to end
-    ),
-    "sql": (clock_set_back, clock_set_back),
-}
-"""Those that only the servers of one engine can suffer."""
+ANYWHERE: tuple[Attack, ...] = (around_one_event,)
+OVER_A_QUORUM: tuple[Attack, ...] = (*(around_one_event,) * 4, lost_vote, diverging_counters)

@@ -75,11 +75,16 @@ class Cut(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze(Fault):
-    """Nodes are paused, and go on where they were."""
+class Outage(Fault):
+    """Something happens to nodes for a while."""
 
     nodes: tuple[int, ...]
     lasting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze(Outage):
+    """Nodes are paused, and go on where they were."""
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
@@ -113,11 +118,8 @@ class Refuse(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Isolate(Fault):
-    """A node is cut off from the other nodes, and not from its clients."""
-
-    nodes: tuple[int, ...]
-    lasting: float
+class Isolate(Outage):
+    """Nodes are cut off from the other nodes, and not from their clients."""
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:

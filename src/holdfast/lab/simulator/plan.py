@@ -4,7 +4,7 @@ and the same plan is the same run."""
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.lab.simulator.attacks import ATTACKS, MORE, OF_ENGINE, Target
+from holdfast.lab.simulator.attacks import ALSO, ANYWHERE, KINDS, OVER_A_QUORUM, Target
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
@@ -87,7 +87,7 @@ NAMES = ("job", "a {b}%")
 LONGEST_REST = 3.0
 """So that no task sleeps beyond the end of its run."""
 
-KINDS = (1, 0, 0, 2, 2)
+SHARES = (1, 0, 0, 2, 2)
 """Exclusive, readers, a semaphore; a quorum has no semaphores."""
 
 TAILS = (0.0, 0.0, 0.0, 0.0, 0.02, 0.2)
@@ -112,25 +112,16 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     nodes = 1 if one else setup.nodes or random.choice(simulated.sizes)
     clients = setup.clients or random.choice((2, 3, 3, 4))
     ttl = random.choice(simulated.ttls)
-    durable = nodes == 1 or random.random() < 0.3
-    if not setup.guard:
-        durable = False
-    durable = durable or not simulated.loses_data
-    target = Target(random, simulated, nodes, clients, ttl, seconds, may_lose_data=not durable)
+    careful = setup.guard and (nodes == 1 or random.random() < 0.3)
+    durable = careful or not simulated.loses_data
+    is_quorum = setup.engine == "redis" and nodes > 1
+    shares = (SHARES[:3] if is_quorum else SHARES) if setup.shared else SHARES[:1]
+    kinds = (*KINDS, *ALSO.get(setup.engine, ()))
+    target = Target(random, simulated, kinds, shares, nodes, clients, ttl, seconds, not durable)
     faults = _clocks(target, setup)
+    attacks = OVER_A_QUORUM if is_quorum else ANYWHERE
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
-        faults += random.choice((*ATTACKS, *OF_ENGINE.get(setup.engine, ())))(target)
-    more = Random(f"more for {seed}")  # noqa: S311
-    for _ in range(more.choice((0, 0, 1, 1, 2))):
-        faults += more.choice(MORE)(replace(target, random=more))
-    tail, tasks = random.choice(TAILS), _tasks(target)
-    if setup.shared:
-        quorum = setup.engine == "redis" and nodes > 1
-        kinds = KINDS[:3] if quorum else KINDS
-        tasks = tuple(
-            Task(it.client, tuple(replace(s, shares=random.choice(kinds)) for s in it.sections))
-            for it in tasks
-        )
+        faults += random.choice(attacks)(target)
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -139,8 +130,8 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
         max_ttl=simulated.max_ttl,
         guard=setup.guard and simulated.loses_data,
         durable=durable,
-        tail=tail,
-        tasks=tasks,
+        tail=random.choice(TAILS),
+        tasks=_tasks(target),
         faults=tuple(faults),
         engine=setup.engine,
     )
@@ -159,10 +150,9 @@ def _clocks(target: Target, setup: Setup) -> list[Fault]:
         faults.append(
             Drift(start, node, 1 + random.choice((most, -most, random.uniform(-most, most))))
         )
-        if random.random() < 0.1:
+        if simulated.lengthens and random.random() < 0.1:
             by = random.choice((SMALL_JUMP, -SMALL_JUMP, -random.uniform(0, 1)))
-            jump = Jump(target.moment(), node, by)
-            faults += [jump] if simulated.lengthens else []
+            faults.append(Jump(target.moment(), node, by))
     for client in range(target.clients):
         rate = 1 + random.choice((most, -most, random.uniform(-most, most)))
         faults.append(Skew(start, client, rate, random.uniform(-calendar, calendar)))
@@ -184,9 +174,8 @@ def _sections(target: Target, name: str) -> tuple[Section, ...]:
     late = random.uniform(0, seconds) if random.random() < 0.2 else 0.0
     sections: list[Section] = []
     busy = late
-    lively = random.random() < 0.5
     while busy < seconds:
-        section = _section(target, name, lively=lively)
+        section = _section(target, name)
         if late and not sections:
             section = replace(section, rest=late)
         sections.append(section)
@@ -194,19 +183,19 @@ def _sections(target: Target, name: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _section(target: Target, name: str, *, lively: bool) -> Section:
+def _section(target: Target, name: str) -> Section:
     random, ttl, simulated = target.random, target.ttl, target.engine
-    longer = min(random.expovariate(2 if lively else 0.7), LONGEST_REST)
+    longer = min(random.expovariate(1.0), LONGEST_REST)
     rest = random.choice((0.0, random.uniform(0, 0.05), longer))
     timeout = random.choice((None, None, 0.0, random.uniform(0, ttl), 2 * ttl))
     work = random.choice(
         (0.0, 0.003, random.uniform(0.01, 0.3), random.uniform(0.5, 1.2) * ttl, 2.2 * ttl)
     )
     renew = random.random() < 0.75
-    max_hold = random.uniform(0.3, 2) * ttl if random.random() < 0.1 else None
-    if max_hold is not None:
-        max_hold = max(max_hold, simulated.min_ttl)
+    longest = max(random.uniform(0.3, 2) * ttl, simulated.min_ttl)
+    max_hold = longest if random.random() < 0.1 else None
     choices = (simulated.ttl(ttl / 2), ttl, simulated.max_ttl)
     extend_to = random.choice(choices) if random.random() < 0.25 else None
     own = simulated.ttl(min(ttl, max_hold) if max_hold else ttl)
-    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to)
+    shares = random.choice(target.shares)
+    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to, shares)

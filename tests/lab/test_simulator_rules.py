@@ -153,7 +153,7 @@ CASES: list[tuple[str, Setup, Break]] = [
     ("refused for no reason", REDIS, tries_are_refused),
     ("fence without a quorum", QUORUM, fences_are_guessed),
     ("free lock not granted", REDIS, waiters_are_not_woken),
-    ("lease not kept", ETCD, etcd_leases_expire_early),
+    ("two holders at once", ETCD, etcd_leases_expire_early),
     ("lease without a quorum", REDIS, any_answer_is_an_extension),
     ("extended after its end", REDIS, leases_are_extended_late),
     ("lease shortened", REDIS, extensions_shorten),
@@ -162,8 +162,8 @@ CASES: list[tuple[str, Setup, Break]] = [
     ("lock unavailable after healing", REDIS, releases_are_not_sent),
     ("loss not reported", REDIS, each_lease_is_taken_for_lost),
     ("lost for no reason", REDIS, each_lease_is_taken_for_lost),
-    ("repair without a quorum", QUORUM, any_repair_is_sent),
-    ("released lock repaired", QUORUM, released_locks_are_repaired),
+    ("lease without a quorum", QUORUM, any_repair_is_sent),
+    ("lock left behind", QUORUM, released_locks_are_repaired),
 ]
 
 

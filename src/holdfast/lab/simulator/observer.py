@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from holdfast.core.lease_state import TAKEN, LeaseState, LockSpec
-from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
+from holdfast.core.messages import OFFER, Acquire, Extend, Release, ToNode
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
@@ -53,8 +53,6 @@ class Turn:
         """The end of its lease, as of the last step."""
         self.knows_loss = False
         """Whether its client has learned of a loss."""
-        self.is_kept = True
-        """Whether servers that lose nothing have its lease."""
         self.ended_at = inf
 
 
@@ -77,9 +75,6 @@ TRIES = 2.5
 
 QUEUED = 0.1
 """How soon a client that asks for a lock is in its queue, without faults."""
-
-JUST_NOW = 0.1
-"""How long ago nodes may have been asked."""
 
 MOST_TRIES = 100
 """How often one caller may ask for a lock within a second. (Over a quorum more often: rivals that
@@ -117,7 +112,7 @@ class Observer:
         return turn
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
-        """A client sends requests. Remember when; check repairs, and that no waiter is busy."""
+        """A client sends requests. Remember when; check that no waiter is busy."""
         kind, plan = type(requests[0]), self._plan
         self._record.sent(kind.__name__, client.number)
         self._sent_at[client.name, kind] = self._timeline.now
@@ -125,8 +120,6 @@ class Observer:
             if isinstance(request, Release):
                 self._released.add(request.holder)
                 self._gives_up(request.holder)
-            elif isinstance(request, Repair):
-                self._check_repair(client, request)
             elif isinstance(request, Acquire) and (plan.quorum == 1 or self._engine.fair):
                 self._check_pace(client, request)
 
@@ -217,17 +210,6 @@ class Observer:
             if abs(until - before) > 1e-9:
                 self._check_extension(turn, lease, before)
                 self.add(turn, Kind.EXTENDED, until=until)
-            if not self._engine.loses_data and turn.is_kept and lease.is_held(client.clock()):
-                self._check_kept(turn, lease)
-
-    def _check_kept(self, turn: Turn, lease: LeaseState) -> None:
-        """Servers that lose nothing have the lease, with its fence, while its holder believes in
-        it."""
-        keeping = sum(each.backs(lease, turn.until) for each in self._servers)
-        if keeping < self._quorum:
-            turn.is_kept = False
-            text = f"{lease.holder}, until {turn.until:.4f}"
-            self.find("lease not kept", text, turn.client.name)
 
     def _check_extension(self, turn: Turn, lease: LeaseState, before: float) -> None:
         """Backed by a quorum, and not after its end."""
@@ -237,21 +219,6 @@ class Observer:
         if turn.until < before - PRECISION:
             self.find("lease shortened", f"by {before - turn.until:.4f} s", who)
         self._check_backing(turn, lease, self._sent_at[who, Extend])
-
-    def _check_repair(self, client: Client, repair: Repair) -> None:
-        """Only a lease that a quorum has just confirmed is put back on the other nodes, and not
-        behind a release, which would leave it there."""
-        if repair.holder in self._released:
-            self.find("released lock repaired", f"{repair.holder} repairs it", client.name)
-            return
-        now = self._timeline.now
-        having = sum(
-            server.has_turn(repair.key, repair.holder) or now - server.lost_data_at < JUST_NOW
-            for server in self._servers
-        )
-        if having < self._quorum:
-            text = f"{repair.holder} repairs what only {having} nodes have"
-            self.find("repair without a quorum", text, client.name)
 
     def _lost(self, turn: Turn, lease: LeaseState) -> None:
         """A holder learns of a loss, which must have a reason."""

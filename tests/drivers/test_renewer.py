@@ -14,6 +14,7 @@ from holdfast import AsyncClient, Client, Lease, LockLost
 from holdfast.core.holding import mark_lost
 from holdfast.core.messages import Acquire, Extend, Release, Request
 from holdfast.drivers.common import call_back, clock, log
+from holdfast.drivers.threads import MOST_CALLBACKS
 from tests.drivers.line import AsyncStop, Line, Raise, Stop
 from tests.drivers.test_aio import wait_for as wait_for_async
 from tests.patience import wait_for
@@ -397,6 +398,29 @@ class TestCallbacks:
         wait_for(lambda: client.inspect("job") is None)
         client.close()
         assert told == []
+
+    def test_those_of_many_leases_that_are_lost_together_have_few_threads(
+        self, client: Client
+    ) -> None:
+        """One that blocks holds up no other, nor do some."""
+        go_on, told, used = threading.Event(), list[str](), set[threading.Thread]()
+
+        def note(lost: Lease) -> None:
+            used.add(threading.current_thread())
+            told.append(lost.name)
+            if lost.name in ("0", "1", "2"):
+                go_on.wait(60)
+
+        leases = [take(client, str(number), renew=False) for number in range(5 * MOST_CALLBACKS)]
+        for lease in leases:
+            lease.on_lost(note)
+        closing = threading.Thread(target=client.close)
+        closing.start()
+        wait_for(lambda: len(told) == len(leases))
+        go_on.set()
+        closing.join()
+        assert sorted(told) == sorted(lease.name for lease in leases)
+        assert len(used) <= MOST_CALLBACKS
 
     def test_without_a_thread_to_be_had_they_are_called_all_the_same(
         self, client: Client, monkeypatch: pytest.MonkeyPatch

@@ -16,14 +16,14 @@ Rules:
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
@@ -47,6 +47,10 @@ T = TypeVar("T")
 
 LOOK_EVERY = 0.2
 """How often closing looks for a renewer, and for operations that are still under way."""
+
+MOST_CALLBACKS = 32
+"""How many leases' callbacks are called at once. One that blocks holds no other up, unless so many
+do; and a thousand leases that are lost together need no thousand threads."""
 
 SIGNALS_EVERY = 1.0
 """How often a caller that waits looks for signals. Python sees one that came an instant before the
@@ -86,8 +90,10 @@ class ThreadDriver(Driver):
         self._closed = threading.Event()
         if self.runtime.closed:  # before the fork
             self._closed.set()
-        self._callbacks: WeakSet[threading.Thread] = WeakSet()
-        """One for each lease that was lost: a callback that blocks holds no other up."""
+        self._losses: deque[Callable[[], None]] = deque()
+        """Calls the callbacks of a lost lease; for each that has not begun."""
+        self._callbacks: set[threading.Thread] = set()
+        """What calls them."""
 
     def current(self) -> object:
         """The caller: the running thread (not its number, which is used again)."""
@@ -205,15 +211,33 @@ class ThreadDriver(Driver):
         self.hooks.wait(timeout)
 
     def _call_back(self, lease: LeaseState) -> None:
+        """Needs the mutex."""
         facade = None if lease.facade is None else lease.facade()
-        call = partial(call_back, self.runtime, lease, facade)
-        thread = threading.Thread(target=call, name="holdfast-callbacks", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads can be started
-            call()
-        else:
+        self._losses.append(partial(call_back, self.runtime, lease, facade))
+        if len(self._callbacks) < MOST_CALLBACKS:
+            thread = threading.Thread(
+                target=self._call_all_back, name="holdfast-callbacks", daemon=True
+            )
             self._callbacks.add(thread)
+            with suppress(RuntimeError):  # no more threads can be started
+                try:
+                    thread.start()
+                finally:
+                    if not thread.is_alive():
+                        self._callbacks.discard(thread)
+            if not self._callbacks:
+                self._losses.popleft()()
+
+    def _call_all_back(self) -> None:
+        """Call the callbacks of one lost lease after the other, until all have begun."""
+        while True:
+            with self.runtime.mutex:
+                if not self._losses:
+                    self._callbacks.discard(threading.current_thread())
+                    return
+                call = self._losses.popleft()
+            call()
+            del call  # or it would keep the lease until the next one is lost
 
     def _wait_for_callbacks(self, timeout: float) -> None:
         """Wait until the callbacks of all losses so far have returned, unless this is one."""

@@ -7,9 +7,10 @@ import inspect
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import holdfast
 
@@ -18,10 +19,13 @@ from .backend import Backend
 from .engine import EngineUnderTest
 from .killable import Worker, parent
 
+T = TypeVar("T")
 Mode = Literal["sync", "async"]
 
 AT_ONCE = 10.0
 """How long to wait for what should happen at once: against hanging, well under the usual ttl."""
+
+LOOPS = ("holdfast-renewer", "holdfast-watcher")
 
 A_WHILE = 0.3
 """A timeout that is to pass, long enough for an engine on a busy machine to answer in."""
@@ -193,6 +197,19 @@ def _source(condition: Callable[[], Any]) -> str:
         return repr(condition)
 
 
+def added(now: set[T], before: set[T], name_of: Callable[[T], str]) -> list[T]:
+    """What is there now, and was not before. A client's loop ends when it has nothing to do, and is
+    started again: one that has ended meanwhile makes room for one of its name."""
+    ended = Counter(name for name in map(name_of, before - now) if name in LOOPS)
+    new = []
+    for each in now - before:
+        if ended[name_of(each)] > 0:
+            ended[name_of(each)] -= 1
+        else:
+            new.append(each)
+    return new
+
+
 class Leftovers:
     """What can be left behind in one's own process: threads, tasks, open files and sockets."""
 
@@ -218,7 +235,7 @@ class Leftovers:
     async def let_tasks_end(self, other: Leftovers) -> None:
         """Waits for those that were not there at the other moment: a client does some things by
         itself, and when it likes, as releasing a lease that is not wanted any more."""
-        more = self.tasks - other.tasks
+        more = added(self.tasks, other.tasks, asyncio.Task.get_name)
         if more:
             await asyncio.wait(more, timeout=AT_ONCE)
             self.tasks = {task for task in self.tasks if not task.done()}
@@ -229,7 +246,8 @@ class Leftovers:
         for file in other.files:
             if file in files:
                 files.remove(file)
-        return [*(self.threads - other.threads), *(self.tasks - other.tasks), *files]
+        threads = added(self.threads, other.threads, lambda thread: thread.name)
+        return [*threads, *added(self.tasks, other.tasks, asyncio.Task.get_name), *files]
 
     @staticmethod
     def _open_files() -> list[str]:

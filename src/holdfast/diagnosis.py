@@ -16,7 +16,7 @@ from holdfast.core.ports import Engine
 from holdfast.core.records import Finding
 from holdfast.engines.examining import NO_ANSWER
 from holdfast.errors import LockError
-from holdfast.events import Answered, Event, PollingOnly, Waiting
+from holdfast.events import Event, PollingOnly, Waiting
 
 Sibling: TypeAlias = Callable[..., Any]
 """Makes another `Client` of the same engine, with these hooks. (Its module imports this one.)"""
@@ -56,17 +56,14 @@ class Waiter:
     """A hook of the client that waits for a lock."""
 
     def __init__(self) -> None:
-        self._waits = False
         self.queued = Flag()
-        """It has its place in the queue: it asked for one when it was told to wait."""
+        """It has its place in the queue."""
         self.polls: list[PollingOnly] = []
 
     def __call__(self, event: Event) -> None:
         """Note what it does."""
         match event:
             case Waiting():
-                self._waits = True
-            case Answered() if self._waits:
                 self.queued.set()
             case PollingOnly():
                 self.polls.append(event)

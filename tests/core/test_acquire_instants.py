@@ -154,6 +154,26 @@ class TestWaiting:
         play = in_the_queue(Hand(), 4.0).goes_on(True, at=NOW + 3).hears(HELD, at=NOW + 4)
         assert play.effect == releasing(NOW + 4 + PATIENCE)
 
+    def test_where_a_place_costs_nothing_the_first_request_asks_for_one(self) -> None:
+        hand = Hand()
+        hand.runtime.joins_at_once = True
+        play = begin(hand, None)
+        assert play.effect == asking(NOW + PATIENCE, queue=True)
+        assert play.hears(HELD, at=NOW + 1).effect == Wait("me", NOW + 1 + HELD.remaining)
+        assert play.goes_on(True, at=NOW + 2).effect == asking(NOW + 2 + PATIENCE, queue=True)
+        assert play.hears(Granted(7)).result is not None
+        assert hand.subscribed == hand.unsubscribed == ["me"]
+        assert begin(hand, 0).effect == asking(NOW + 2 + PATIENCE), "a single try"
+
+    def test_a_first_request_whose_reply_is_lost_leaves_no_place(self) -> None:
+        hand = Hand()
+        hand.runtime.joins_at_once = True
+        play = begin(hand, 4.0).hears(BROKEN, at=NOW + 4)
+        assert play.effect == releasing(NOW + 4 + FAILING_TIMEOUT)
+        play.hears(BROKEN)
+        assert hand.pending == [MY_RELEASE]
+        assert hand.subscribed == hand.unsubscribed
+
     def test_to_try_once_is_one_request(self) -> None:
         hand = Hand()
         play = begin(hand, 0).hears(HELD)

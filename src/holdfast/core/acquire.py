@@ -54,6 +54,8 @@ def acquire(
     """Get the lock; None if another holder has it until `timeout` (0: try once; None: no limit)."""
     contender = Contender(runtime, spec, holder, timeout)
     try:
+        if runtime.joins_at_once and timeout != 0:
+            contender.join()
         while True:
             [answer] = yield contender.request()
             outcome = contender.outcome(answer)
@@ -102,7 +104,9 @@ class Contender:
     began = -inf
     """When the last try left."""
     queue = False
-    """Whether to ask for a place in the queue; from the second try on."""
+    """Whether to ask for a place in the queue."""
+    is_waiting = False
+    """Whether it was given a place in the queue."""
     needs_cleanup = False
     """Whether the engine may have something of ours: a place in the queue, or an unknown grant."""
     was_busy = False
@@ -125,6 +129,11 @@ class Contender:
         """Whether there are hooks that wait for the end of this."""
         if self.is_reported:
             runtime.emit(Requested(spec.name, holder, spec.shares, timeout))
+
+    def join(self) -> None:
+        """Ask for a place in the queue from now on."""
+        self.queue = True
+        self.runtime.subscribe(self.holder)
 
     def request(self) -> Ask:
         """The next try."""
@@ -195,12 +204,12 @@ class Contender:
         now = self.runtime.clock()
         if not self.queue:
             if self.give_up_at > now:
-                self.queue = True
-                self.runtime.subscribe(self.holder)
-                if self.is_reported:
-                    self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
+                self.join()
             return Busy(now, self.give_up_at)  # ask again at once, for a place in the queue
-        self.needs_cleanup = True
+        if not self.is_waiting:
+            self.is_waiting = self.needs_cleanup = True
+            if self.is_reported:
+                self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
         pause = held.remaining
         if not held.wakes:
             pause = min(pause, spread(self.spec.retry, self.runtime.uniform))
@@ -221,7 +230,9 @@ class Contender:
             give_up_at = heals_at + self.spec.ttl
         if now - min(self.failing_since, self.began) >= REPORT_AFTER and now < give_up_at:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
-        longest = OFFER / 2 if self.queue else LONGEST_PAUSE  # or an offer would lapse meanwhile
+        longest = (
+            OFFER / 2 if self.is_waiting else LONGEST_PAUSE
+        )  # or an offer would lapse meanwhile
         pause = pause_after(self.failures, self.runtime.uniform, longest=longest)
         self.failures += 1
         return Failing(now + pause, give_up_at, answer)

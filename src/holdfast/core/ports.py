@@ -148,6 +148,9 @@ class Engine:
     connect_async: Callable[[StoreHost], AsyncStore]
     request_timeout: Callable[[float], float] = node_timeout
     """How long to wait for an answer about a lease of that ttl."""
+    joins_at_once: bool = False
+    """Whether the first try asks for a place in the queue already: where that costs an acquire of a
+    free lock nothing."""
     no_cells: str = ""
     """Why it has no cells; empty if it has."""
     no_sharing: str = "it grants each lock to one holder"

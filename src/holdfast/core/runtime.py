@@ -41,6 +41,8 @@ class Runtime:
     not possible, because no more threads can be started.)"""
     notify_lost: Callable[[LeaseState], None]
     """Report a loss and call the lease's callbacks, soon and elsewhere: it must not wait."""
+    joins_at_once: bool = False
+    """As in `Engine`."""
     engine: str = ""
     """What it is, for people: "an etcd v3 cluster"."""
     registry: Registry = field(default_factory=Registry)

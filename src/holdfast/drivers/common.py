@@ -114,6 +114,7 @@ class Driver(ABC):
             unsubscribe=self._unsubscribe,
             wake=self._wake,
             notify_lost=self._notify_lost,
+            joins_at_once=engine.joins_at_once,
             engine=engine.guarantees.engine.partition(";")[0],
             has_hooks=bool(self.hooks),
         )

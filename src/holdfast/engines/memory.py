@@ -280,5 +280,6 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         drift=same_clock,
         connect=lambda host: MemoryStore(space, host),
         connect_async=lambda host: AsyncMemoryStore(space, host),
+        joins_at_once=True,
         no_sharing="",
     )

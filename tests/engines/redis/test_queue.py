@@ -65,6 +65,22 @@ def processes(server: RedisServer) -> Iterator[list[Process]]:
         process.close()
 
 
+def test_a_lock_changes_hands_by_four_scripts(server: RedisServer, invite: Invite) -> None:
+    """Two acquires, of which one waits in the queue from its first request; a release; and the
+    confirmation of the waiter."""
+    ann, ben = invite(server.url, ttl=LASTING), invite(server.url, ttl=LASTING)
+    for party in (ann, ben):
+        party(party.takes("warm-up").release)
+    server.command("CONFIG", "RESETSTAT")
+    lease = ann.takes()
+    waiting = ben.begin(ben.client.lock("job").acquire)
+    wait_for(lambda: server.info("commandstats")["cmdstat_evalsha"].startswith("calls=2,"))
+    ann(lease.release)
+    theirs = waiting.result(30)
+    assert server.info("commandstats")["cmdstat_evalsha"].startswith("calls=4,")
+    ben(theirs.release)
+
+
 def heard_by(processes: list[Process]) -> list[list[str]]:
     return [process.heard for process in processes]
 

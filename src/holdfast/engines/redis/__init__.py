@@ -192,7 +192,8 @@ def _single(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
         nodes.add(address, Handshake(), exclusive=True)
         return nodes, Single(nodes, replicas)
 
-    return replace(_engine(parts, guarantees, [address], replicas=replicas), no_sharing="")
+    made = _engine(parts, guarantees, [address], replicas=replicas)
+    return replace(made, joins_at_once=True, no_sharing="")
 
 
 def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> Engine:
@@ -228,7 +229,8 @@ def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOption
         return nodes, Cluster(seeds, address, nodes, replicas)
 
     addresses = list(map(address, seeds))
-    return replace(_engine(parts, CLUSTER, addresses, replicas=replicas), no_sharing="")
+    made = _engine(parts, CLUSTER, addresses, replicas=replicas)
+    return replace(made, joins_at_once=True, no_sharing="")
 
 
 def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:

@@ -257,7 +257,7 @@ class Connection:
             self._recovered()
         first = answers[0]
         if type(first) is Held and self.subscription != ACTIVE:
-            first.wakes = False
+            self._must_poll(fan_out.requests[0], first)
         elif type(first) is Failed or len(answers) > 1:
             answers = list(map(self._named, answers))
         if not fan_out.over:
@@ -268,6 +268,12 @@ class Connection:
             _take_late(fan_out, self.index, answers)
         if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
             raise EOFError(str(answers[0]))
+
+    def _must_poll(self, request: object, held: Held) -> None:
+        """A waiter has to wait without being woken. If it never will be, report it, once."""
+        held.wakes = False
+        if self._refusal and type(request) is Acquire and request.queue:
+            self._nodes.waiters.unreachable(self.name, self._refusal)
 
     def _goes_on(self, exchange: Exchange) -> bool:
         """Whether to send the next part of an exchange: not for a caller that has stopped waiting,
@@ -326,22 +332,19 @@ class Connection:
             self._nodes.disconnect(self, explain(error))
 
     def _subscribe(self, until: float) -> Sequence[bytes]:
-        """What subscribes to wake-ups; if that is not possible, report it, once."""
+        """What subscribes to wake-ups, unless that is refused."""
         if self.subscription == NEW and self._nodes.waiters.listens:
             self.subscription = SENT
             subscribing = Exchange((self._nodes.waiters.subscribe,), self._refused)
             subscribing.round = FanOut(OWN, (self.index,), until)
             self.pending.append(subscribing)
             return subscribing.commands
-        if self.subscription == REFUSED:
-            self._nodes.waiters.unreachable(self.name, self._refusal)
         return ()
 
     def _refused(self, replies: list[Reply]) -> Answers:
         """The subscription was answered by a reply, and not by a push."""
         self._refusal = str(replies[0])
         self.subscription = NEW if heals_in(self._refusal) is None else REFUSED
-        self._nodes.waiters.unreachable(self.name, self._refusal)
         return [DONE]
 
     def _named(self, answer: Answer) -> Answer:

@@ -51,6 +51,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         partial(drift, terms),
         connect,
         lambda host: Offloaded(connect(host), "zookeeper", host.clock, WORKERS),
+        joins_at_once=True,
         no_sharing="",
         examine=partial(examine, servers),
         nodes=partial(nodes, servers),

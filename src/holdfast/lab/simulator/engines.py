@@ -35,6 +35,8 @@ class SimulatedEngine:
     do not go by a clock that can be set."""
     fair: bool = False
     """Whether waiters get the lock in the order of their arrival."""
+    joins_at_once: frozenset[int] = frozenset()
+    """With how many servers the first try asks for a place in the queue."""
     busy: float = 0.4
     """How likely it is that one more task shares a client."""
     lingers: float = 0.0

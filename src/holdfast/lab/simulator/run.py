@@ -120,6 +120,7 @@ class Simulation:
     def _join(self) -> Client:
         name, engine, observer = f"c{len(self.clients)}", self.engine, self.observer
         client = Client(name, self.timeline, engine.drift, engine.min_ttl, engine.ttl_step)
+        client.runtime.joins_at_once = len(self.servers) in engine.joins_at_once
         client.wires = [(Wire(), Wire()) for _ in self.servers]
         client.look, client.sent = partial(observer.look_at, client), partial(observer.sent, client)
         client.internal_error = self.record.fails

@@ -13,4 +13,5 @@ ENGINE = SimulatedEngine(
     min_ttl=0.01,
     sizes=(1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5),
     quorum_timeout=quorum_node_timeout,
+    joins_at_once=frozenset((1,)),
 )

@@ -24,6 +24,7 @@ ENGINE = SimulatedEngine(
     loses_data=False,
     lengthens=0.0,
     fair=True,
+    joins_at_once=frozenset((1, 3)),
     busy=0.7,
     lingers=4.0,  # a session ends with its ttl, and up to a tick later
 )

@@ -21,6 +21,18 @@ def outcome(child: Child) -> Ended | Stopped:
     return state
 
 
+def test_a_file_that_is_no_program_is_126(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("echo no first line")
+    script.chmod(0o755)
+    with Child((str(script),)) as child:
+        child.start({})
+        assert outcome(child) == Ended(126)
+    assert "needs a first line such as #!/bin/sh" in capfd.readouterr().err
+
+
 def test_nothing_runs_before_the_start_nor_without_it(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     with Child(("touch", str(ran))) as child:

@@ -126,14 +126,16 @@ def test_it_waits_for_its_turn(holdfast: Holdfast) -> None:
     assert released == "holdfast: released 'job'"
 
 
-def test_min_hold_keeps_the_lock_after_the_command(holdfast: Holdfast) -> None:
-    keeper = holdfast.start("run", "--min-hold", "600", "job", "-c", "echo $$; exit 7")
+@pytest.mark.parametrize("own", [7, 70, 127])
+def test_min_hold_keeps_the_lock_after_the_command(holdfast: Holdfast, own: int) -> None:
+    """Also if `run` itself would end with this code."""
+    keeper = holdfast.start("run", "--min-hold", "600", "job", "-c", f"echo $$; exit {own}")
     pid = int(line_of(keeper.stdout))
     eventually(lambda: not os.path.exists(f"/proc/{pid}"))
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 75
     keeper.terminate()
     code, _, err = finish(keeper)
-    assert code == 7, "the command's own"
+    assert code == own, "the command's own"
     assert "before --min-hold was over" in err
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
 

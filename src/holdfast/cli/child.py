@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import signal
 import sys
@@ -48,11 +49,12 @@ class Child:
     def __init__(self, argv: tuple[str, ...]) -> None:
         holdfast = os.getpid()
         gate, self._gate = os.pipe()
+        self._executed = mmap.mmap(-1, 1)  # memory that is shared with the process
         with all_signals_blocked() as mask:
             self.pid = os.fork()
             if self.pid == 0:
                 os.close(self._gate)
-                _wait_at_gate(argv, gate, mask, holdfast)
+                _wait_at_gate(argv, gate, self._executed, mask, holdfast)
             os.close(gate)
             os.setpgid(self.pid, self.pid)  # in both processes, since either may be first
             lifeline, self._lifeline = os.pipe()
@@ -79,6 +81,11 @@ class Child:
                 message = message[os.write(self._gate, message) :]
         os.close(self._gate)
         self._gate = -1
+
+    @property
+    def executed(self) -> bool:
+        """Whether the command was executed. To be asked when the process has ended."""
+        return bool(self._executed[0])
 
     def send(self, signum: int) -> bool:
         """Send `signum` to the command's group.
@@ -130,7 +137,7 @@ class Child:
 
 
 def _wait_at_gate(
-    argv: tuple[str, ...], gate: int, mask: set[signal.Signals], holdfast: int
+    argv: tuple[str, ...], gate: int, executed: mmap.mmap, mask: set[signal.Signals], holdfast: int
 ) -> NoReturn:
     """The forked process: wait until the gate opens, then execute the command."""
     code = exits.NOT_EXECUTABLE
@@ -145,11 +152,12 @@ def _wait_at_gate(
             key, _, value = pair.partition(b"=")
             environment[key] = value
         _restore_signals(mask)
+        executed[0] = True
         os.execvpe(argv[0], argv, environment)  # noqa: S606 - that is the purpose
-    except OSError as error:
-        code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
-        _complain(argv[0], error)
     except BaseException as error:  # noqa: BLE001 - must not return into holdfast
+        executed[0] = False
+        if isinstance(error, FileNotFoundError):
+            code = exits.NOT_FOUND
         _complain(argv[0], error)
     finally:
         os._exit(code)
@@ -179,6 +187,8 @@ def _restore_signals(mask: set[signal.Signals]) -> None:
 
 def _complain(command: str, error: BaseException) -> None:
     reason = error.strerror if isinstance(error, OSError) else repr(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        reason = f"{reason}; a script needs a first line such as #!/bin/sh"
     with suppress(OSError):
         os.write(2, f"holdfast: cannot run {command!r}: {reason}\n".encode(errors="replace"))
 

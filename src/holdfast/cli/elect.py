@@ -44,8 +44,8 @@ command, such as HUP when the terminal is closed: it passes them on to the
 command, and then ends with it. Otherwise it ends only if it cannot continue:
   64   usage: an invalid option, name, URL, address or time
   69   the engine is unreachable, or the HTTP server has ended
-  126  the command cannot be executed, or ended with this code
-  127  the command was not found, or ended with this code
+  126  the command cannot be executed
+  127  the command was not found
 If a signal ended it, holdfast ends by the same signal.
 
 The command finds in its environment what `run` gives it. HOLDFAST_FENCE is the term.
@@ -92,12 +92,10 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
     def term() -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         try:
-            code = run_locked(request, output)
+            return run_locked(request, output)
         except BaseException:
             stuck[0] = True
             raise
-        stuck[0] = code in (exits.NOT_EXECUTABLE, exits.NOT_FOUND)
-        return code
 
     try:
         if listener is not None:

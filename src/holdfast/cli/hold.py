@@ -78,7 +78,10 @@ class Interrupted(Exception):
 
 
 def run_locked(request: Request, output: Output) -> int:
-    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n."""
+    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n.
+
+    Raises `Exit` if the engine is unreachable, or the command cannot be executed.
+    """
     with Child(request.argv) as child, Signals() as signals:
         terminal = Terminal()
         try:
@@ -109,9 +112,11 @@ class _Run:
         self.output.detail(f"acquired {self._shown}: fence {fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
-        if code not in (exits.NOT_EXECUTABLE, exits.NOT_FOUND, exits.LOST):
+        if self.child.executed:  # else another host may run it
             self._keep(lease, release_at)
         self._release(lease)
+        if code in (exits.NOT_EXECUTABLE, exits.NOT_FOUND) and not self.child.executed:
+            raise click.exceptions.Exit(code)
         return code
 
     @property

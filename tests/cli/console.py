@@ -58,6 +58,11 @@ class Console:
         """Press these keys."""
         os.write(self._master, text.encode())
 
+    @property
+    def foreground(self) -> int:
+        """The group of processes in the foreground."""
+        return os.tcgetpgrp(self._master)
+
     def expect(self, text: str) -> str:
         """Wait until this is on the screen; what was written up to its end."""
         give_up_at = time.monotonic() + PATIENCE

@@ -142,6 +142,22 @@ def test_ctrl_z_where_no_shell_could_continue_changes_nothing(holdfast: Holdfast
         assert screen.expect_exit() == 0
 
 
+def test_ctrl_z_after_the_command_has_ended(holdfast: Holdfast) -> None:
+    """It suspends holdfast, which keeps the lock, as it does before the command."""
+    argv = [*RUN, "--ttl", "600", "--min-hold", "600", "job", "-c", "echo pid $PPID."]
+    with job(argv, environment(holdfast)) as screen:
+        screen.expect("pid ")
+        ours = int(screen.expect("."))
+        eventually(lambda: screen.foreground == ours)
+        screen.type(CTRL_Z)
+        screen.expect(f"[stopped by {signal.SIGTSTP:d}]")
+        screen.type("fg\n")
+        eventually(lambda: screen.foreground == ours)
+        screen.type(CTRL_C)
+        screen.expect("before --min-hold was over")
+        screen.expect("[exit 0]")
+
+
 def test_in_the_background_it_stops_when_it_reads_and_fg_lets_it(holdfast: Holdfast) -> None:
     argv = [*RUN, "--ttl", "600", "job", "-c", READ]
     with job(argv, environment(holdfast), "bg") as screen:

@@ -74,9 +74,15 @@ class Signals:
         os.close(writer)
         os.close(self._reader)
 
-    def catch_stops(self) -> None:
-        """Forward Ctrl-Z from now on. Before, it stops holdfast."""
+    @contextmanager
+    def catching_stops(self) -> Iterator[None]:
+        """Forward Ctrl-Z to the command within; else it stops holdfast."""
+        handler = signal.getsignal(signal.SIGTSTP)
         self._catch(signal.SIGTSTP)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTSTP, handler)
 
     def received(self) -> list[int]:
         """The signals since the last call, in order; SIGCHLD and wakes are not among them."""

@@ -79,7 +79,10 @@ class Supervisor:
     def watch(self) -> int:
         """Wait for the command to end. Returns the exit code; -n: end by signal n."""
         self._lease.on_lost(lambda _: self._signals.wake())
-        self._signals.catch_stops()
+        with self._signals.catching_stops():
+            return self._watch()
+
+    def _watch(self) -> int:
         while True:
             arrived = self._signals.received()  # before `poll`: a SIGCHLD after it must wake us
             state = self._child.poll()

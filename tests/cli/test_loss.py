@@ -203,7 +203,9 @@ def test_a_lease_lost_during_min_hold_does_not_undo_the_command(holdfast: Holdfa
     command = int(line_of(process.stdout))
     eventually(lambda: gone(command))
     assert holdfast.ask(["break", "--yes", "job"])[0][0] == 0
-    assert finish(process)[0] == 0
+    code, _, err = finish(process)
+    assert code == 0
+    assert "was lost before --min-hold was over" in err
 
 
 def test_a_lock_that_cannot_be_given_back_does_not_undo_the_command(holdfast: Holdfast) -> None:

@@ -218,9 +218,15 @@ class _Run:
 
     def _keep(self, lease: Held, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
-        while not lease.lost and (left := release_at - time.monotonic()) > 0:
+        while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
                 self.output.note(f"interrupted: released {self._shown} before --min-hold was over")
+                return
+            if lease.lost:
+                self.output.note(
+                    f"the lease on {self._shown} was lost before --min-hold was over; another"
+                    " client may hold the lock"
+                )
                 return
             self.signals.wait(left)
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .processes import PATIENCE, Holdfast, finish
 
 
@@ -110,6 +112,16 @@ def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
     assert "must be less than 2/3 of the ttl of 6 s" in explained
 
 
+@pytest.mark.parametrize("args", [["ls"], ["show", "job"], ["break", "--yes", "job"]])
+def test_71_if_the_answer_cannot_be_written(holdfast: Holdfast, args: list[str]) -> None:
+    """1 would say that the lock is free, or that it was not broken."""
+    holder = holdfast.hold("job")
+    with open("/dev/full", "w") as full:
+        done = holdfast.run(*args, stdout=full)
+    assert (done.returncode, done.stderr) == (71, "holdfast: [Errno 28] No space left on device\n")
+    finish(holder)
+
+
 def test_126_if_it_cannot_be_executed(holdfast: Holdfast, tmp_path: Path) -> None:
     failed = holdfast.run("run", "job", "--", str(tmp_path))
     assert failed.returncode == 126
@@ -126,5 +138,5 @@ def test_127_if_it_is_not_found(holdfast: Holdfast) -> None:
 
 def test_help_names_every_exit_code(holdfast: Holdfast) -> None:
     [(_, text, _)] = holdfast.ask(["run", "--help"])
-    for code in ("64", "69", "70", "75", "126", "127"):
+    for code in ("64", "69", "70", "71", "75", "126", "127"):
         assert f"  {code}" in text

@@ -12,6 +12,8 @@ from typing import NoReturn
 
 import click
 
+from holdfast.cli.output import Output
+
 FREE = 1
 """`show`, `break`: the lock is free (or the operator answered no)."""
 
@@ -29,6 +31,9 @@ UNAVAILABLE = 69
 
 LOST = 70
 """The lease was lost, or about to be, and the command was stopped."""
+
+OS_ERROR = 71
+"""The operating system refused: no more processes or files, or no space for the answer."""
 
 CONFLICT = 75
 """Another client holds the lock."""
@@ -49,6 +54,9 @@ def code_of(command: Callable[[], object]) -> int:
         return USAGE if isinstance(error, click.UsageError) else error.exit_code
     except click.Abort as error:  # Ctrl-C; or the end of the input instead of an answer
         return FREE if isinstance(error.__context__, EOFError) else -signal.SIGINT
+    except OSError as error:
+        Output().error(str(error))
+        return OS_ERROR
     return code if isinstance(code, int) else 0
 
 

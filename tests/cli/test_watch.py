@@ -58,6 +58,9 @@ class Screen:
             line.insert_text_at_cursor(text)
             await self._pilot.press("enter")
 
+    async def resize(self, width: int) -> None:
+        await self._pilot.resize_terminal(width, 30)
+
     async def until(self, condition: Callable[[], object]) -> None:
         give_up_at = time.monotonic() + PATIENCE
         while not condition():
@@ -356,8 +359,8 @@ def test_many_locks_come_and_go() -> None:
                 lease.release()
             await screen.shows("3 locks, 3 holders", "job:002")
             assert "job:299" not in screen.text
-            with client.lock("a-name-that-is-wider-than-the-others"):
-                await screen.shows("a-name-that-is-wider-than-the-others")
+            with client.lock("a-name-that-is-wider"):
+                await screen.shows("a-name-that-is-wider")
             await screen.until(lambda: "a-name" not in screen.text)
             await screen.press("slash")
             await screen.type("001")
@@ -365,6 +368,24 @@ def test_many_locks_come_and_go() -> None:
         for lease in leases[:3]:
             assert lease
             lease.release()
+
+    play(scene)
+
+
+def test_a_narrow_terminal() -> None:
+    """Names and holders give way to what is live; then bars and fences."""
+
+    async def scene(client: Client) -> None:
+        with client.lock("n" * 100, ttl=60):
+            async with watching(client) as screen:
+                await screen.shows("nnnn…", "blue fl", " ≤", "60 s ━", "FENCE", "WAITERS", " 0 ")
+                await screen.resize(80)
+                await screen.until(lambda: "FENCE" not in screen.text)
+                await screen.shows("nnnn…", "blue", " ≤", " 60 s", "WAITERS", " 0 ")
+                assert "━" not in screen.text
+                for width in (20, 5, 120):
+                    await screen.resize(width)
+                await screen.shows("FENCE")
 
     play(scene)
 

@@ -21,6 +21,9 @@ from holdfast.monitor import Seen, Watched, kind_of
 SAMPLE = 100
 """About how many rows say how wide the columns must be."""
 
+NARROW = 100
+"""In a terminal of fewer columns, bars, sparklines and fences are left out."""
+
 SPARE = 0.02
 """Of what part of the rows may stay, blank, at the end: making the table anew takes its time."""
 
@@ -66,8 +69,10 @@ class Cell:
         self._held, self._index, self._column = held, index, column
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        if self._index < len(self._held):
-            yield self._column.draw(self._held[self._index], time.time())
+        if self._index < len(self._held) and options.max_width:
+            text = self._column.draw(self._held[self._index], time.time())
+            text.truncate(options.max_width, overflow=text.overflow or "ellipsis")
+            yield text
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(1, 1)  # the columns have widths of their own
@@ -85,6 +90,8 @@ class LockTable(DataTable[Cell]):
         Binding("s", "sort", "Sort"),
         Binding("r", "reverse", "Reverse"),
     ]
+
+    DEFAULT_CSS = "LockTable { overflow-x: hidden; }"
 
     def __init__(self) -> None:
         super().__init__(cursor_type="row")
@@ -112,21 +119,39 @@ class LockTable(DataTable[Cell]):
         last = max(0, len(self.held) - 1)
         return super().validate_cursor_coordinate(Coordinate(min(value.row, last), value.column))
 
+    def on_resize(self) -> None:
+        self.show([*self.held])
+
     def _fit(self) -> None:
-        """As many rows as are held, and columns that are wide enough for most."""
-        now, count = time.time(), len(self.held)
+        """As many rows as are held, and columns that fit the terminal."""
+        count = len(self.held)
         if not self.columns or self.row_count > count * (1 + SPARE):
             self.clear(columns=True)
             for title in COLUMNS:
-                self.add_column(title, width=len(title) + 2)
-        sample = self.held[:: count // SAMPLE + 1]
-        for (title, column), shown in zip(COLUMNS.items(), self.ordered_columns, strict=True):
+                self.add_column(title, width=0)
+        for shown, (title, width) in zip(self.ordered_columns, self._widths().items(), strict=True):
             arrow = " ▼" if self.descending else " ▲"
-            shown.label = Text(title + arrow * (title == self.column))
-            shown.width = max([shown.width, *(column.draw(row, now).cell_len for row in sample)])
-        self._require_update_dimensions = True  # the columns may be wider
+            shown.label = Text((title + arrow * (title == self.column))[:width])
+            shown.width = width
+        self._require_update_dimensions = True
         for index in range(self.row_count, count):
             self.add_row(*(Cell(self.held, index, column) for column in COLUMNS.values()))
+
+    def _widths(self) -> dict[str, int]:
+        """In cells: what most rows need; name and holder share what the others leave."""
+        now, sample = time.time(), self.held[:: len(self.held) // SAMPLE + 1]
+        widths = {
+            title: max([len(title) + 2, *(column.draw(row, now).cell_len for row in sample)])
+            for title, column in COLUMNS.items()
+        }
+        if self.size.width < NARROW:
+            widths.update(LEFT=7, FENCE=0, WAITERS=7)
+        others = sum(widths[title] for title in COLUMNS if title not in ("NAME", "HELD BY"))
+        padding = 2 * self.cell_padding * len(widths)
+        rest = self.scrollable_content_region.width - others - padding
+        widths["NAME"] = min(widths["NAME"], max(6, rest // 2))
+        widths["HELD BY"] = max(6, rest - widths["NAME"])
+        return widths
 
     @property
     def selected(self) -> Row | None:
@@ -142,26 +167,22 @@ class LockTable(DataTable[Cell]):
         self.show([*self.held])
 
 
-def _cut(text: str, most: int, style: str = "") -> Text:
-    cell = Text(text, style, no_wrap=True)
-    cell.truncate(most, overflow="ellipsis")
-    return cell
-
-
 def _left(row: Row, now: float) -> Text:
-    """A lease is renewed when two thirds are left: less than that is a renewal that is late."""
+    """A lease is renewed when two thirds are left: less than that is a renewal that is late. A
+    narrow column has no bar."""
     left = row.left(now)
     part = min(1.0, left / row.seen.most) if row.seen.most else 0.0
     style = "green" if part > 0.6 else "yellow" if part > 1 / 3 else "red"
-    return Text(f"{'━' * round(part * BAR):<{BAR}}{duration(left):>7}", style)
+    return Text(f"{duration(left):>7} {'━' * round(part * BAR):<{BAR}}", style, overflow="crop")
 
 
 def _waiters(row: Row, now: float) -> Text:
     if row.info.waiters is None:
-        return Text("?", "dim")
+        return Text(f"{'?':>6}", "dim")
     waits = list(row.lock.waiters)[-WAITS:]
     drawn = "".join(_SPARKS[round(8 * each / max(*waits, 1))] for each in waits)
-    return Text(f"{row.info.waiters:>4} {drawn}", "magenta" if row.info.waiters else "dim")
+    style = "magenta" if row.info.waiters else "dim"
+    return Text(f"{row.info.waiters:>6} {drawn:<{WAITS}}", style, overflow="crop")
 
 
 class Column(NamedTuple):
@@ -172,12 +193,12 @@ class Column(NamedTuple):
 
 
 COLUMNS = {
-    "NAME": Column(lambda row: row.key, lambda row, now: _cut(row.name, 40, "bold")),
+    "NAME": Column(lambda row: row.key, lambda row, now: Text(row.name, "bold")),
     "KIND": Column(lambda row: kind_of(row.info), lambda row, now: Text(kind_of(row.info), "dim")),
-    "HELD BY": Column(lambda row: row.holder, lambda row, now: _cut(row.holder, 50)),
+    "HELD BY": Column(lambda row: row.holder, lambda row, now: Text(row.holder)),
     "AGE": Column(
         lambda row: -row.seen.since,
-        lambda row, now: Text(f"{row.seen.mark}{duration(row.seen.lasts(now))}", justify="right"),
+        lambda row, now: Text(f"{row.seen.mark + duration(row.seen.lasts(now)):>7}"),
     ),
     "LEFT": Column(lambda row: row.member.remaining, _left),
     "FENCE": Column(

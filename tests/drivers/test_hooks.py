@@ -22,6 +22,7 @@ from holdfast.events import (
     LockEvent,
     Lost,
     NotAcquired,
+    PollingOnly,
     Released,
     Renewed,
     Requested,
@@ -227,6 +228,35 @@ class TestAHookCanNeitherBreakNorBlock:
                 pass
             assert not seen.events
         assert seen.kinds() == ["Requested", "Acquired", "Released"]
+
+    def test_an_interruption_as_its_thread_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As by a Ctrl-C while the caller waits for that thread to begin: no second thread calls
+        it at the same time, and nothing is delivered twice."""
+        start = threading.Thread.start
+        started: list[threading.Thread] = []
+        delivered: list[Event] = []
+        go_on = threading.Event()
+
+        def interrupted(thread: threading.Thread) -> None:
+            start(thread)
+            started.append(thread)
+            raise KeyboardInterrupt
+
+        def slow(event: Event) -> None:
+            delivered.append(event)
+            go_on.wait(60)
+
+        hook = hooks_module.HookThread(slow, print)
+        events = [PollingOnly("a", "first"), PollingOnly("a", "second")]
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(threading.Thread, "start", interrupted)
+            hook(events[0])
+        hook(events[1])
+        started[0].join(30)
+        assert not started[0].is_alive()
+        go_on.set()
+        hook.wait(60)
+        assert delivered == events
 
     def test_a_logger_that_blocks(self) -> None:
         """As one does whose pipe is full: renewals go on."""

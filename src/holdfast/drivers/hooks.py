@@ -147,6 +147,8 @@ class HookThread:
             if not self._events:
                 time.sleep(GATHER)
             with self._changed:
+                if self._thread is not threading.current_thread():
+                    return  # its start was interrupted: the next event starts another one
                 self._changed.wait_for(lambda: self._events or self._ending, linger)
                 if not self._events:
                     self._thread = None

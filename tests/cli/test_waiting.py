@@ -118,6 +118,14 @@ def test_a_run_that_waits_for_the_one_around_it_is_warned(
     assert done.stderr.count(INSIDE) == 1
 
 
+def test_it_is_warned_also_while_another_lock_is_held_by_another_client(holdfast: Holdfast) -> None:
+    script = shlex.join([*CLI, "run", "-w", "3", "a", "--also", "job", "--", "true"])
+    with library.Client(holdfast.url) as client, client.lock("a"):
+        done = holdfast.run("run", "job", "-c", script)
+    assert done.returncode == 75
+    assert f"'job' is {INSIDE}" in done.stderr
+
+
 def test_a_run_that_waits_for_another_one_is_not_warned(holdfast: Holdfast) -> None:
     """The run around it shares the lock with it."""
     slots = ["run", "--slots", "2", "-w", "2", "job"]

@@ -54,33 +54,41 @@ class WaitingLine:
     def _look(self) -> None:
         while not self._over.wait(EVERY):
             text = f"waiting for {printable(', '.join(self._names))}"
-            info = None
+            inside = None
             try:
                 if info := first_held(self._client, self._names, self._began):
                     left = f"{info.remaining:.0f} s left" if info.remaining < inf else "no end"
                     by = f"held by {describe_holders(info)}, {left}"
                     text = f"waiting for {printable(info.name)}: {by}"
+                inside = self._held_by_its_parent()
+                self._parent = None  # it holds now what it will ever hold
             except holdfast.LockError:
                 text += ": the engine is unreachable"
             with self._mutex:
                 if self._over.is_set():
                     return
-                if info and self._parent and self._is_held_by_its_parent(info):
-                    self._parent = None  # told once
+                if inside:
                     self._clear()
                     self._output.note(
-                        f"{info.name!r} is held by the holdfast run that this one runs inside of:"
+                        f"{inside!r} is held by the holdfast run that this one runs inside of:"
                         " it will not be released before this one ends"
                     )
-                if not self._on_terminal:
+                if self._on_terminal:
+                    self._written = True
+                    width = os.get_terminal_size(2).columns or 80  # 0: it does not know
+                    _write(CLEAR + text[: width - 1])
+                elif not self._parent:
                     return
-                self._written = True
-                width = os.get_terminal_size(2).columns or 80  # 0: it does not know
-                _write(CLEAR + text[: width - 1])
 
-    def _is_held_by_its_parent(self, info: holdfast.LeaseInfo) -> bool:
-        may_share = info.shares == self._shares != 1
-        return not may_share and self._parent in [each.label for each in info.members]
+    def _held_by_its_parent(self) -> str | None:
+        """The first lock that is held by the run around this one, and cannot be shared with it."""
+        if self._parent is None:
+            return None
+        for info in filter(None, map(self._client.inspect, self._names)):
+            may_share = info.shares == self._shares != 1
+            if not may_share and self._parent in [each.label for each in info.members]:
+                return info.name
+        return None
 
     def _clear(self) -> None:
         if self._written:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import textual.screen
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -368,6 +369,25 @@ def test_many_locks_come_and_go() -> None:
         for lease in leases[:3]:
             assert lease
             lease.release()
+
+    play(scene)
+
+
+def test_keys_that_are_pressed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are commands: the filter, which is not on the screen, never gets them."""
+    focused: list[object] = []
+    focus = textual.screen.Screen.set_focus
+
+    def noted(screen: Any, widget: Any, *args: Any, **options: Any) -> None:
+        focused.append(widget)
+        focus(screen, widget, *args, **options)
+
+    monkeypatch.setattr(textual.screen.Screen, "set_focus", noted)
+
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            await screen.until(lambda: screen.view._table in focused)
+            assert screen.view._filter not in focused
 
     play(scene)
 

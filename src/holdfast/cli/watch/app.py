@@ -76,6 +76,7 @@ class View(App[None]):
 
     TITLE = "holdfast watch"
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "LockTable, VerticalScroll"
     CSS = """
     #head { height: 2; padding: 0 1; background: $panel;
             text-wrap: nowrap; text-overflow: ellipsis; }
@@ -114,7 +115,6 @@ class View(App[None]):
         yield from (self._head, self._error, self._filter, self._table, Footer())
 
     def on_mount(self) -> None:
-        self._table.focus()
         self.set_interval(self._every, self.look_now)
         self.look_now()
 

@@ -108,6 +108,8 @@ def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
         assert (what, code, out) == (what, 64, "")
         assert "Traceback" not in err
         assert not any(value in USAGE[what] and value not in err for value in NUMBERS)
+    address = answers[list(USAGE).index("an address without a port")][2]
+    assert "give [HOST]:PORT, with a port from 0 (any that is free) to 65535" in address
     explained = answers[list(USAGE).index("a kill-after as long as a renewal")][2]
     assert "must be less than 2/3 of the ttl of 6 s" in explained
 

@@ -44,7 +44,7 @@ command, such as HUP when the terminal is closed: it passes them on to the
 command, and then ends with it. Otherwise it ends only if it cannot continue:
   64   usage: an invalid option, name, URL, address or time
   69   the engine is unreachable, or the HTTP server has ended
-  71   the operating system refused, as for want of processes
+  71   the operating system refused: no more processes or open files
   126  the command cannot be executed
   127  the command was not found
 If a signal ended it, holdfast ends by the same signal.

@@ -119,13 +119,15 @@ def listen(address: str) -> socket.socket:
     """A socket that listens on `HOST:PORT`; without a host, on all addresses of this one."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise click.UsageError(
+            f"--http {address!r}: give [HOST]:PORT, with a port from 0 (any that is free) to 65535"
+        )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, int(port)), family=family)
-    except (OSError, ValueError, OverflowError) as error:
-        raise click.UsageError(
-            f"--http {address!r}: give a [HOST]:PORT to listen on: {error}"
-        ) from None
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--http {address!r}: cannot listen there: {error}") from None
 
 
 def serve(listener: socket.socket, request: Request, output: Output) -> int:

@@ -105,7 +105,7 @@ Exit codes:
   64   usage: an invalid option, name, URL or time
   69   the engine is unreachable
   70   the lease was lost, and the command was stopped
-  71   the operating system refused, as for want of processes
+  71   the operating system refused: no more processes or open files
   75   another client holds the lock (or the code given with -E)
   126  the command cannot be executed
   127  the command was not found

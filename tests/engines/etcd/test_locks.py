@@ -11,6 +11,7 @@ from holdfast.core.messages import (
     NOT_YOURS,
     Acquire,
     Answer,
+    Break,
     Extend,
     Granted,
     Held,
@@ -19,6 +20,7 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, Calls
 from holdfast.engines.etcd.connection import read_error
+from holdfast.engines.etcd.inspect import break_lock
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.protocol import Method
 from holdfast.engines.etcd.registry import Claim, Registry
@@ -304,3 +306,15 @@ def test_a_client_that_was_stopped_as_it_got_the_lock_knows_its_fence(
     [answer] = getting.ends()
     assert isinstance(answer, Granted)
     assert answer.fence == server.data.keys[registry.claims["ben"].place].create_revision
+
+
+def test_a_lock_that_is_handed_over_while_it_is_broken_is_broken(
+    server: Server, locks: Locks, held: Claim
+) -> None:
+    """It was held all the time, so it must not count as free."""
+    waiting = Acquire("door", "ben", 4.0, queue=True)
+    assert isinstance(Exchange(server, locks.acquire(waiting, 0.0)).ends()[0], Held)
+    breaking = Exchange(server, break_lock(Break("door"), [])).go_on()
+    assert releasing(server, locks).ends() == [DONE]
+    assert breaking.ends() == [DONE]
+    assert not server.data.keys

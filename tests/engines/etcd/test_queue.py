@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast.core.messages import Acquire, Granted, Held, Release
 from holdfast.engines.etcd import locks
+from holdfast.lab.servers.process import free_port
 from tests.contract.interrupting import Interruption
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
@@ -166,3 +167,14 @@ def test_a_broken_waiter_queues_again(server: EtcdServer, client: holdfast.Clien
     assert served == [0, 1]
     with pytest.raises(holdfast.LockLost):
         lease.release()
+
+
+def test_a_lock_is_broken_although_the_first_member_is_down(
+    server: EtcdServer, client: holdfast.Client
+) -> None:
+    lease = client.lock("door").acquire()
+    assert lease
+    with holdfast.Client(f"etcd://127.0.0.1:{free_port()},{server.address}") as other:
+        assert other.break_lock("door")
+    with pytest.raises(holdfast.LockLost):
+        lease.extend()

@@ -4,12 +4,17 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
 import holdfast
+from holdfast.core.messages import DONE, Break
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import number_of
+from holdfast.engines.zookeeper.commands import Tree, name_of, number_of
+from holdfast.engines.zookeeper.inspect import break_lock
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperServer
@@ -252,3 +257,17 @@ def test_the_messages_for_a_hand_off_do_not_depend_on_how_many_wait(
     assert many <= A_HAND_OFF + SLACK
     assert many <= few + SLACK
     assert watches == MANY, "one waiter is woken for each release"
+
+
+def test_a_lock_that_is_handed_over_while_it_is_broken_is_broken() -> None:
+    """It was held all the time, so it must not count as free."""
+    first, second = name_of(1, "host/1/program/ann", 3), name_of(2, "host/2/program/ben", 4)
+    sessions: Any = SimpleNamespace(any=SimpleNamespace)
+    breaking = break_lock(Tree(""), sessions, Break("job"))
+    next(breaking)
+    breaking.send([None, [first, second]])  # reads the queue, and deletes the first place
+    breaking.send([NoNodeError()])  # which was released just now: it reads the queue again
+    breaking.send([None, [second]])
+    with pytest.raises(StopIteration) as end:
+        breaking.send([None])
+    assert end.value.value == [DONE]

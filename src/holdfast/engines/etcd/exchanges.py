@@ -40,7 +40,6 @@ T = TypeVar("T")
 OTHERS: dict[type, Callable[..., Calls[Sequence[Answer]]]] = {
     Inspect: inspect.inspect,
     List: inspect.list_locks,
-    Break: inspect.break_lock,
     Read: cells.read,
     Write: cells.write,
 }
@@ -88,9 +87,11 @@ class Exchanges:
             begin = partial(self._locks.release, cast("Sequence[Release]", requests), set())
         elif isinstance(first, Extend):
             begin = partial(self._locks.extend, cast("Sequence[Extend]", requests), now)
+        elif isinstance(first, Break):
+            begin = partial(inspect.break_lock, first, [])
         else:
             begin = partial(OTHERS[type(first)], first)
-        answers = yield from self._exchange(begin, until, once=isinstance(first, (Break, Write)))
+        answers = yield from self._exchange(begin, until, once=isinstance(first, Write))
         return [answers] * len(requests) if isinstance(answers, Failed) else answers
 
     def keep_waiters(self) -> Effects[object]:

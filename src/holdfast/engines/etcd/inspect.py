@@ -28,14 +28,25 @@ def list_locks(request: List) -> Calls[list[Answer]]:
     return [Listing(())]
 
 
-def break_lock(request: Break) -> Calls[list[Answer]]:
+def break_lock(request: Break, broken: list[Any]) -> Calls[list[Answer]]:
     """Delete the places of the holders, or of that one; each finds that out when it extends its
-    lease."""
-    [queue] = yield from _queues([request.key])
-    wanted = [each for each in _head(queue) if request.holder in ("", _holder(each))]
-    replies = yield [commands.delete(each.key, each.create_revision) for each in wanted]
-    deleted = [accepted(reply).succeeded for reply in replies]
-    return [DONE if any(deleted) else NOT_YOURS]
+    lease.
+
+    `broken` is kept if the exchange begins again: the places that may be deleted by now. They are
+    deleted again, and not those of the next holders.
+    """
+    again = bool(broken)
+    while True:
+        if not broken:
+            [queue] = yield from _queues([request.key])
+            broken += [each for each in _head(queue) if request.holder in ("", _holder(each))]
+        if not broken:
+            return [NOT_YOURS]
+        replies = yield [commands.delete(each.key, each.create_revision) for each in broken]
+        deleted = [accepted(reply).succeeded for reply in replies]
+        if again or any(deleted):
+            return [DONE]
+        broken.clear()  # they were released just now
 
 
 def _names(prefix: str, last: str, limit: int) -> Calls[list[str]]:

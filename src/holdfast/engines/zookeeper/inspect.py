@@ -73,11 +73,14 @@ def break_lock(tree: Tree, sessions: Sessions, request: Break) -> Calls[list[Ans
     if not request.is_text:
         return [NOT_YOURS]
     session, queue, only = sessions.any(), tree.queue(request.key), request.holder
-    [places] = yield from _queues(tree, session, [request.key])
-    broken = [p for p in _holders(places) if not only or p.secret == commands.secret_of(only)]
-    gone = yield Send(session, [commands.delete(f"{queue}/{each.name}") for each in broken])
-    released = all(isinstance(each, NoNodeError) for each in gone)
-    return [NOT_YOURS if released else DONE]
+    while True:
+        [places] = yield from _queues(tree, session, [request.key])
+        broken = [p for p in _holders(places) if not only or p.secret == commands.secret_of(only)]
+        if not broken:
+            return [NOT_YOURS]
+        gone = yield Send(session, [commands.delete(f"{queue}/{each.name}") for each in broken])
+        if not all(isinstance(each, NoNodeError) for each in gone):
+            return [DONE]  # else they were released just now
 
 
 def _holders(places: Sequence[Place]) -> list[Place]:

@@ -74,6 +74,22 @@ def test_a_server_that_wants_to_see_a_certificate(
         assert refusal(server.url)
 
 
+def test_files_are_read_when_the_client_is_made(
+    certificates: Certificates, of_a_client: Certificates, tmp_path: Path
+) -> None:
+    """They may be replaced, or out of reach, when the client connects, as in a forked child."""
+    files = {name: tmp_path / name for name in ("ca_cert", "cert", "key")}
+    given = certificates.authority, of_a_client.certificate, of_a_client.key
+    for path, original in zip(files.values(), given, strict=True):
+        path.write_bytes(original.read_bytes())
+    with EtcdServer(tls=certificates, client_certs=True) as server:
+        with holdfast.Client(f"etcds://{server.address}", **files) as client:
+            for path in files.values():
+                path.unlink()
+            with client.lock("door", timeout=30):
+                pass
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """A server on which `ann` may touch what begins with `holdfast:`, and nothing else. Whoever has

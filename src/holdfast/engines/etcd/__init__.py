@@ -94,9 +94,9 @@ def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:
     options = Options(given)
     files = options.tls_files(url.scheme, "etcds")
     options.end(*TLS_FILES)
+    read = {name: Path(path).read_bytes() for name, path in files.items()}
 
     def security() -> grpc.ChannelCredentials:
-        read = {name: Path(path).read_bytes() for name, path in files.items()}
         return grpc.ssl_channel_credentials(read.get("ca_cert"), read.get("key"), read.get("cert"))
 
     return Cluster(

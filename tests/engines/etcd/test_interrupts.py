@@ -1,4 +1,4 @@
-"""Ctrl-C inside gRPC, where a lock of its channel may stay locked: calls of other threads go on."""
+"""A Ctrl-C inside gRPC, where a lock of its channel may stay locked: all later calls go on."""
 
 import sys
 import threading
@@ -17,14 +17,15 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def interruption() -> Iterator[None]:
-    """A Ctrl-C as gRPC has just locked its channel, to begin a call."""
+def interruption(error: type[BaseException] = KeyboardInterrupt) -> Iterator[None]:
+    """A Ctrl-C, or a signal handler that raises, as gRPC has just locked its channel to begin a
+    call."""
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         is_locking = frame.f_code is threading.Condition.__enter__.__code__
         if is_locking and event == "return" and in_a_call(frame.f_back):
             sys.settrace(None)
-            raise KeyboardInterrupt
+            raise error("too late")
         return trace
 
     sys.settrace(trace)
@@ -56,3 +57,20 @@ def test_calls_of_other_threads_go_on(server: EtcdServer) -> None:
         finally:
             server.thaw()
         wait_for(done.is_set)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_later_calls_of_the_same_thread_go_on(
+    server: EtcdServer, error: type[BaseException]
+) -> None:
+    done = threading.Event()
+
+    def look() -> None:
+        with holdfast.Client(server.url) as client:
+            with pytest.raises(error), interruption(error):
+                client.inspect("door")
+            client.inspect("door")
+        done.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    wait_for(done.is_set)

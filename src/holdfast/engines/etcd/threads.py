@@ -92,9 +92,10 @@ class EtcdStore:
             return time.sleep(max(0.0, effect.until - self._clock()))
         try:
             return self._send(*effect)
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                self._connections.interrupted(effect.connection)
+        except (NoAnswer, Rejected):
+            raise
+        except BaseException:  # of a signal handler
+            self._connections.interrupted(effect.connection)
             raise
 
     def _send(self, calls: list[Call], connection: Connection, until: float) -> list[Any]:

@@ -1245,8 +1245,8 @@ PLANTED = [
     Mutant(
         "etcd: breaking takes the lock from another holder, too",
         "engines/etcd/inspect.py",
-        'wanted = [each for each in _head(queue) if request.holder in ("", _holder(each))]',
-        "wanted = _head(queue)",
+        'broken += [each for each in _head(queue) if request.holder in ("", _holder(each))]',
+        "broken += _head(queue)",
         contract("etcd", "inspection"),
     ),
     Mutant(

@@ -61,6 +61,7 @@ class Server:
     def __init__(self, clock: Any) -> None:
         self.clock = clock
         self.data = Keyspace(clock, lambda key, revision: None)
+        self.places_read = 0
         self._mutex = threading.Lock()
 
     def perform(self, step: Step) -> list[Any]:
@@ -73,7 +74,10 @@ class Server:
             reply = self.data.perform(name, request.SerializeToString())
         except grpc.RpcError as error:
             return read_error(error)
-        return method.response.FromString(reply)
+        response = method.response.FromString(reply)
+        for each in response.responses if name == "Txn" else ():
+            self.places_read += len(each.response_range.kvs)
+        return response
 
 
 class Exchange:
@@ -318,3 +322,17 @@ def test_a_lock_that_is_handed_over_while_it_is_broken_is_broken(
     assert releasing(server, locks).ends() == [DONE]
     assert breaking.ends() == [DONE]
     assert not server.data.keys
+
+
+def test_a_reader_that_waits_does_not_read_those_of_all_other_readers(
+    server: Server, locks: Locks, held: Claim
+) -> None:
+    def join(holder: str) -> int:
+        before = server.places_read
+        reading = Acquire("door", holder, 4.0, queue=True, shares=0)
+        assert isinstance(Exchange(server, locks.acquire(reading, 0.0)).ends()[0], Held)
+        return server.places_read - before
+
+    alone = join("ben")
+    for number in range(10):
+        assert join(f"cleo {number}") == alone

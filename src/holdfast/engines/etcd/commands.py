@@ -112,21 +112,17 @@ def time_to_live(lease: int, *, keys: bool = False) -> Call:
 
 
 def take(queue: Span, place: bytes, lease: int, holder: str, since: int = 0) -> Call:
-    """If no place has come since that revision, at which there was room, be one more; else read my
-    place, and what is in the queue. Other readers are never in a reader's way."""
+    """If no rival has come since that revision, at which there was room, be one more; else read my
+    place, and my last rivals."""
     shares = shares_of(place)
-    since_then = {"range_end": queue.end, "result": protocol.LESS}
-    free = [{**_created(queue.first, since + 1), **since_then}]
-    if shares == 0:
-        first, after = queue.first + b"0/", queue.first + b"00"  # of the readers
-        free = [
-            {**_created(queue.first, 0), "range_end": first},
-            {**_created(after, 0), "range_end": queue.end},
-        ]
+    none_since = [
+        {**_created(each.first, since + 1), "range_end": each.end, "result": protocol.LESS}
+        for each in _rivals(queue, shares)
+    ]
     return _txn(
-        [_created(place, 0), *free],
+        [_created(place, 0), *none_since],
         [_put(place, holder.encode(), lease)],
-        [_read({"key": place}), _last(queue, shares)],
+        [_read({"key": place}), *_last(queue, shares, shares or 1)],
     )
 
 
@@ -134,14 +130,15 @@ def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
     """Go to the end of the queue, and read who is before me; read my place if there is one."""
     shares = shares_of(place)
     put = _put(place, holder.encode(), lease)
-    last = _last(queue, shares and shares + 1)  # the last one of all is mine
-    return _txn([_created(place, 0)], [put, last], [_read({"key": place})])
+    last = _last(queue, shares, shares + 1)  # my own is the last in the queue
+    return _txn([_created(place, 0)], [put, *last], [_read({"key": place})])
 
 
 def look(queue: Span, place: bytes, created: int) -> Call:
     """If my place is there, created at that revision, read it, and who is before me."""
-    before = _last(queue, shares_of(place), created - 1)
-    return _txn([_created(place, created)], [_read({"key": place}), before], [])
+    shares = shares_of(place)
+    before = _last(queue, shares, shares or 1, created - 1)
+    return _txn([_created(place, created)], [_read({"key": place}), *before], [])
 
 
 def attach(place: bytes, modified: int, lease: int, holder: str) -> Call:
@@ -237,16 +234,26 @@ def _read(span: Part) -> Part:
     return {"request_range": span}
 
 
-def _last(queue: Span, limit: int, created: int = 0) -> Part:
-    """Read so many of the last places (0: all), created no later than that: what may keep one out
-    that has as many shares."""
-    return _read(_range(queue, protocol.DESCENDING, limit, created))
+def _rivals(queue: Span, shares: int) -> list[Span]:
+    """Where the places are that may keep one with these shares out: any, but other readers are
+    never in a reader's way."""
+    if shares:
+        return [queue]
+    readers = queue.first + b"0/"
+    return [Span(queue.first, readers), Span(readers[:-1] + b"0", queue.end)]
 
 
-def _range(queue: Span, order: int, limit: int = 0, max_create_revision: int = 0) -> Part:
+def _last(queue: Span, shares: int, limit: int, created: int = 0) -> list[Part]:
+    """Read so many of the last rivals, created no later than that."""
+    return [
+        _read(_range(each, protocol.DESCENDING, limit, created)) for each in _rivals(queue, shares)
+    ]
+
+
+def _range(span: Span, order: int, limit: int = 0, max_create_revision: int = 0) -> Part:
     return {
-        "key": queue.first,
-        "range_end": queue.end,
+        "key": span.first,
+        "range_end": span.end,
         "limit": limit,
         "sort_order": order,
         "sort_target": protocol.BY_CREATION,

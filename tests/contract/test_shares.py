@@ -69,17 +69,15 @@ async def waits(
     return waiting
 
 
-async def shared(
-    ask: Port, holder: str, shares: int, ttl: float = 100.0, *, renew: bool = True
-) -> int:
-    answer = await ask.ask(Acquire(KEY, holder, ttl, renew=renew, shares=shares))
+async def shared(ask: Port, holder: str, shares: int, ttl: float = 100.0) -> int:
+    answer = await ask.ask(Acquire(KEY, holder, ttl, shares=shares))
     assert isinstance(answer, Granted)
     return answer.fence
 
 
 async def dies(ask: Port, stage: Stage, shares: int) -> None:
     """A client that takes a share, and is not heard of again."""
-    await shared(ask, "dead", shares, stage.short, renew=False)
+    await shared(ask, "dead", shares, stage.short)
 
 
 @pytest.mark.needs("slots")

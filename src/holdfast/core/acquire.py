@@ -148,7 +148,6 @@ class Contender:
             spec.ttl,
             queue=self.queue,
             tries=self.tries,
-            renew=spec.renew,
             once=self.timeout == 0,
             shares=spec.shares,
         )

@@ -41,8 +41,6 @@ class Acquire:
     """A fence that all nodes of a quorum might agree on; 0: the engine finds one by itself."""
     tries: int = field(default=0, compare=False)
     """How often the holder has asked for the same before, which a quorum must know."""
-    renew: bool = field(default=True, compare=False)
-    """Whether it will be renewed: then it may end together with other leases of this client."""
     once: bool = field(default=False, compare=False)
     """Whether this is the only try: `Held` must then mean that another client holds the lock."""
     shares: int = 1

@@ -268,7 +268,7 @@ def test_a_lease_moves_to_a_session_that_was_kept_alive_just_now(
     server: Server, locks: Locks, held: Claim
 ) -> None:
     """A renewal that was asked for later may have been answered before."""
-    other = Exchange(server, locks.acquire(Acquire("gate", "ben", 5.0, renew=True), 0.0)).ends()
+    other = Exchange(server, locks.acquire(Acquire("gate", "ben", 5.0), 0.0)).ends()
     assert isinstance(other[0], Granted)
     moving = extending(server, locks, 5).go_on(2)
     server.clock.now = 3.0
@@ -282,12 +282,12 @@ def test_sessions_that_the_servers_have_ended_are_forgotten(
 ) -> None:
     """Else a client with ever other ttls would revoke them all when it is closed."""
     for ttl in range(2, 50):
-        acquire = Acquire("door", f"ann {ttl}", float(ttl), renew=True)
+        acquire = Acquire("door", f"ann {ttl}", float(ttl))
         Exchange(server, locks.acquire(acquire, server.clock.now)).ends()
         release = [Release("door", f"ann {ttl}")]
         assert Exchange(server, locks.release(release, set())).ends() == [DONE]
     server.clock.now = 60.0
-    acquire = Acquire("door", "ann", 4.0, renew=True)
+    acquire = Acquire("door", "ann", 4.0)
     assert isinstance(Exchange(server, locks.acquire(acquire, 60.0)).ends()[0], Granted)
     assert len(registry.take_all()) == 1
 

@@ -78,16 +78,18 @@ def test_files_are_read_when_the_client_is_made(
     certificates: Certificates, of_a_client: Certificates, tmp_path: Path
 ) -> None:
     """They may be replaced, or out of reach, when the client connects, as in a forked child."""
-    files = {name: tmp_path / name for name in ("ca_cert", "cert", "key")}
     given = certificates.authority, of_a_client.certificate, of_a_client.key
-    for path, original in zip(files.values(), given, strict=True):
+    ca_cert, cert, key = files = [tmp_path / each.name for each in given]
+    for path, original in zip(files, given, strict=True):
         path.write_bytes(original.read_bytes())
-    with EtcdServer(tls=certificates, client_certs=True) as server:
-        with holdfast.Client(f"etcds://{server.address}", **files) as client:
-            for path in files.values():
-                path.unlink()
-            with client.lock("door", timeout=30):
-                pass
+    with (
+        EtcdServer(tls=certificates, client_certs=True) as server,
+        holdfast.Client(f"etcds://{server.address}", ca_cert=ca_cert, cert=cert, key=key) as client,
+    ):
+        for path in files:
+            path.unlink()
+        with client.lock("door", timeout=30):
+            pass
 
 
 @pytest.fixture(scope="module")

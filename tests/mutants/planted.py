@@ -1054,8 +1054,8 @@ PLANTED = [
     Mutant(
         "etcd: a place that is gone is a grant",
         "engines/etcd/locks.py",
-        "            claim.revision = 0\n            return None",
-        "            return Granted(reply.header.revision)",
+        "is_there = yield from self._attach(claim, found, ttl, asked_at)",
+        "is_there = True",
         "tests/engines/etcd/test_queue.py",
     ),
     Mutant(

@@ -122,7 +122,7 @@ def take(queue: Span, place: bytes, lease: int, holder: str, since: int = 0) -> 
     return _txn(
         [_created(place, 0), *none_since],
         [_put(place, holder.encode(), lease)],
-        [_read({"key": place}), *_last(queue, shares, shares or 1)],
+        [_read({"key": place}), *map(_read, _last(queue, shares, shares or 1))],
     )
 
 
@@ -131,14 +131,14 @@ def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
     shares = shares_of(place)
     put = _put(place, holder.encode(), lease)
     last = _last(queue, shares, shares + 1)  # my own is the last in the queue
-    return _txn([_created(place, 0)], [put, *last], [_read({"key": place})])
+    return _txn([_created(place, 0)], [put, *map(_read, last)], [_read({"key": place})])
 
 
-def look(queue: Span, place: bytes, created: int) -> Call:
-    """If my place is there, created at that revision, read it, and who is before me."""
-    shares = shares_of(place)
+def look(queue: Span, shares: int, created: int) -> list[Call]:
+    """Read who is before my place, which was created at that revision. (No transaction: servers
+    from 3.5.0 to 3.5.6 panic if one that only reads is cancelled, as when its client is killed.)"""
     before = _last(queue, shares, shares or 1, created - 1)
-    return _txn([_created(place, created)], [_read({"key": place}), *before], [])
+    return [_call(protocol.RANGE, **each) for each in before]
 
 
 def attach(place: bytes, modified: int, lease: int, holder: str) -> Call:
@@ -244,10 +244,8 @@ def _rivals(queue: Span, shares: int) -> list[Span]:
 
 
 def _last(queue: Span, shares: int, limit: int, created: int = 0) -> list[Part]:
-    """Read so many of the last rivals, created no later than that."""
-    return [
-        _read(_range(each, protocol.DESCENDING, limit, created)) for each in _rivals(queue, shares)
-    ]
+    """So many of the last rivals, created no later than that."""
+    return [_range(each, protocol.DESCENDING, limit, created) for each in _rivals(queue, shares)]
 
 
 def _range(span: Span, order: int, limit: int = 0, max_create_revision: int = 0) -> Part:

@@ -98,9 +98,9 @@ class Locks:
             if reply.succeeded:
                 claim.revision = reply.header.revision
                 return _granted(claim, claim.revision)
-            mine, *others = reply.responses
-            if mine.response_range.kvs:  # an earlier try was carried out late
-                _note_place(claim, mine.response_range.kvs)
+            mine, *others = (each.response_range for each in reply.responses)
+            if mine.kvs:  # an earlier try was carried out late
+                _note_place(claim, mine.kvs)
                 return None
             if _in_the_way(claim, others):
                 self._registry.close(claim)
@@ -120,26 +120,25 @@ class Locks:
             _note_place(claim, reply.responses[0].response_range.kvs)
             return None
         claim.revision = reply.header.revision
-        return HELD if self._waits(claim, reply.responses[1:], claim.revision) else None
+        last = [each.response_range for each in reply.responses[1:]]
+        return HELD if self._waits(claim, last, claim.revision) else None
 
     def _look(self, claim: Claim, ttl: int, asked_at: float) -> Calls[Answer | None]:
-        """Hold the lock if the place is there, and has its turn. None if it is gone."""
-        reply = yield commands.look(queue_of(claim.key), claim.place, claim.revision)
-        if not accepted(reply).succeeded:
-            claim.revision = 0
-            return None
-        mine, *before = reply.responses
-        if self._waits(claim, before, reply.header.revision):
+        """Hold the lock if the place has its turn, and is there. None if it is gone."""
+        looking = commands.look(queue_of(claim.key), claim.shares, claim.revision)
+        before = [accepted(reply) for reply in (yield looking)]
+        if self._waits(claim, before, min(each.header.revision for each in before)):
             return HELD
-        is_there = yield from self._attach(claim, mine.response_range.kvs, ttl, asked_at)
+        found = accepted((yield commands.find(claim.place))).kvs
+        is_there = yield from self._attach(claim, found, ttl, asked_at)
         revision = claim.revision
         if is_there and not revision:  # another thread has just found that its old session ended
             _note_place(claim, accepted((yield commands.find(claim.place))).kvs)
         return _granted(claim, revision) if is_there and revision else None
 
-    def _waits(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
+    def _waits(self, claim: Claim, last: Sequence[Any], revision: int) -> bool:
         """Watch what keeps the claim out; False if there is nothing."""
-        if places := _in_the_way(claim, before):
+        if places := _in_the_way(claim, last):
             self._watches.watch(claim.holder, places, revision + 1)
         return bool(places)
 
@@ -296,9 +295,9 @@ def _granted(claim: Claim, fence: int) -> Granted:
     return Granted(fence, ttl=claim.session.ttl)
 
 
-def _in_the_way(claim: Claim, responses: Sequence[Any]) -> Sequence[bytes]:
+def _in_the_way(claim: Claim, last: Sequence[Any]) -> Sequence[bytes]:
     """Which of the places that were read keep the claim out."""
-    found = [each for response in responses for each in response.response_range.kvs]
+    found = [each for places in last for each in places.kvs]
     found.sort(key=attrgetter("create_revision"))
     before = [each.key for each in found if each.key != claim.place]
     return in_the_way(before, claim.shares, shares_of)

@@ -327,6 +327,18 @@ class TestQueue:
         assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 2
         assert isinstance(say(store, Acquire("job", "stopped", 30.0, queue=True)), Held)
 
+    def test_a_waiter_asks_again_after_its_own_ttl_at_the_latest(self, host: Host) -> None:
+        """Else a waiter that was stopped with an offer would keep it waiting for as long as the
+        last lease, of a day, would have lasted."""
+        store = host.client()
+        say(store, Acquire("job", "a", 86400.0))
+        say(store, Acquire("job", "stopped", 86400.0, queue=True))
+        asks_in = say(store, Acquire("job", "c", 30.0, queue=True))
+        assert asks_in == Held(30.0, wakes=True)
+        say(store, Release("job", "a"))
+        host.now += 30
+        assert isinstance(say(store, Acquire("job", "c", 30.0, queue=True)), Granted)
+
     @pytest.mark.parametrize("dead", [1, 1500])
     def test_waiters_of_a_process_that_died_are_skipped_at_once(
         self, host: Host, dead: int

@@ -222,12 +222,14 @@ class Commands:
         return Failed.at(self.node, CLOCK_SET)
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
-        """The answer if another client has the lock."""
+        """The answer if another client has the lock. A waiter asks again after its own ttl at the
+        latest: the lock may have been offered to another one that was stopped, or died, just then.
+        """
         if not request.queue:
             return Held(remaining, wakes=False)
         if listener:
             self._waiters.stop_polling(request.holder)
-            return Held(remaining, wakes=True)
+            return Held(min(remaining, request.ttl), wakes=True)
         if self._waiters.polls(request.key, request.holder, request.shares):
             return Held(min(remaining, POLL), wakes=False)
         return Held(life_of(request.ttl), wakes=True)  # by the one that polls for it

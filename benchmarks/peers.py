@@ -57,20 +57,23 @@ class BareSql:
     def pair(self, key: str = "holdfast:bench") -> Pair:
         execute, boot = self.connection.execute, self.boot
         ttl = TTL * MICROSECONDS
-        # Plain tuples below: to put values into their places is not the database's work.
-        taking, giving = statements.DIALECT.acquire, statements.DIALECT.release
-        assert taking.names == ("key", "holder", "shares", "ttl", "now", "ttl", "boot", "now")
-        assert giving.names == ("now", "boot", "key", "holder")
-        acquire, release = taking.sql, giving.sql
+        acquire, release = statements.ACQUIRE, statements.RELEASE
 
         def acquire_and_release() -> None:
             holder = new_holder()  # as every holder needs one
             now = ceil(clock() * MICROSECONDS)
-            ((_fence, *_),) = execute(
-                acquire, (key, holder, 1, ttl, now, ttl, boot, now)
-            ).fetchall()
+            taking = {
+                "key": key,
+                "holder": holder,
+                "shares": 1,
+                "ttl": ttl,
+                "now": now,
+                "boot": boot,
+            }
+            ((_fence, *_),) = execute(acquire, taking).fetchall()
             now = ceil(clock() * MICROSECONDS)
-            assert execute(release, (now, boot, key, holder)).rowcount == 1
+            releasing = {"key": key, "holder": holder, "now": now, "boot": boot}
+            assert execute(release, releasing).rowcount == 1
 
         return acquire_and_release
 

@@ -111,10 +111,11 @@ class Commands:
         self._texts_of_take_share = (sql.reserve, *before, *enter)
         self._texts_of_prolong = (*lock, *before, sql.prolong, sql.tally)
 
-    def answer(self, request: Request, until: float) -> Command[Answer]:
-        """The command for a request, but for an `Extend`, whose answer is awaited until then."""
+    def answer(self, request: Request, until: float, *, was_tried: bool = False) -> Command[Answer]:
+        """The command for a request, but for an `Extend`, whose answer is awaited until then.
+        `was_tried`: the store has sent `acquire` by itself, which took nothing."""
         if isinstance(request, Acquire):
-            return self._acquire(request, until)
+            return self._acquire(request, until, was_tried=was_tried)
         if isinstance(request, Release):
             return self._release(request.key, request.holder)
         if isinstance(request, Break):
@@ -130,7 +131,7 @@ class Commands:
             self._sql.listing, prefix=request.prefix, after=request.after, limit=request.limit
         )
 
-    def _acquire(self, request: Acquire, until: float) -> Command[Answer]:
+    def _acquire(self, request: Acquire, until: float, *, was_tried: bool) -> Command[Answer]:
         """Take it. If that cannot be done, join the queue, and take it if it is our turn by now."""
         key, holder, waiters = request.key, request.holder, self._waiters
         is_shared, place = request.shares != 1, waiters.place(holder)
@@ -142,14 +143,14 @@ class Commands:
             if held is not None:
                 return held
         if place or not request.queue:  # a newcomer to the queue has tried a moment ago
-            answer = yield from take(request, until)
+            answer = yield from take(request, until, was_tried=was_tried)
             if answer is not None:
                 return answer
         for _ in range(2):
             asked_at = self._clock.ours()
-            first = self._statements(self._sql.adopt, key=key, holder=holder)
-            first += self._join(request, until, listener, pid)
-            _, state = yield from offer(key, first, request)
+            state = yield from self._join(request, until, listener, pid)
+            if state.is_shared or not (state.owner and state.remaining):
+                _, state = yield from offer(key, (), request)
             if request.queue and state.place:
                 waiters.joined(holder, state.place, life_of(request.ttl), address)
             # "": it is free, and no one waits; or its row was deleted meanwhile.
@@ -163,8 +164,12 @@ class Commands:
             listener, pid = "", 0
         return Failed.at(self.node, CLOCK_SET)
 
-    def _take_whole(self, request: Acquire, until: float) -> Command[Answer | None]:
+    def _take_whole(
+        self, request: Acquire, until: float, *, was_tried: bool = False
+    ) -> Command[Answer | None]:
         """None if the queue has to be asked whose turn it is."""
+        if was_tried:
+            return _held_by_another(request, (yield from self._look(request)))
         state = yield from self._take(request, until, self._texts_of_take)
         if isinstance(state, Failed):
             return state
@@ -173,9 +178,11 @@ class Commands:
         # If it is not held, there is a queue, or a transaction relies on the last lease.
         return None if request.queue else _held_by_another(request, state)
 
-    def _take_share(self, request: Acquire, until: float) -> Command[Answer | None]:
+    def _take_share(
+        self, request: Acquire, until: float, *, was_tried: bool = False
+    ) -> Command[Answer | None]:
         """The same, for a share of the lock."""
-        if not request.queue:
+        if not request.queue and not was_tried:
             state = yield from self._take(request, until, self._texts_of_take)
             if isinstance(state, Failed):
                 return state
@@ -234,15 +241,12 @@ class Commands:
             return Held(min(remaining, POLL), wakes=False)
         return Held(life_of(request.ttl), wakes=True)  # by the one that polls for it
 
-    def _join(
-        self, request: Acquire, until: float, listener: str, pid: int
-    ) -> tuple[Statement, ...]:
-        """Take a place in the queue, if it waits."""
-        if not request.queue:
-            return ()
-        return self._statements(
-            self._sql.join,
-            self._sql.mark,
+    def _join(self, request: Acquire, until: float, listener: str, pid: int) -> Command[State]:
+        """Take a place in the queue, if it waits; and look who has the lock."""
+        sql, lock = self._sql, self._texts_of_offer[0]
+        join = (sql.join, sql.mark) if request.queue else ()
+        results = yield self._statements(
+            *(*lock, sql.adopt, *join, sql.look),
             key=request.key,
             holder=request.holder,
             shares=request.shares,
@@ -252,11 +256,15 @@ class Commands:
             own_life=_micro(life_of(request.ttl)),
             deadline=self._clock.deadline(until),
         )
+        return State.of(results[-1][0])
+
+    def _look(self, request: Acquire) -> Command[State]:
+        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
+        return State.of(row)
 
     def _poll(self, request: Acquire) -> Command[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
-        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
-        state = State.of(row)
+        state = yield from self._look(request)
         held = _held_by_another(request, state)
         if held is None or not state.place:  # taken for dead, and out of the queue
             return None

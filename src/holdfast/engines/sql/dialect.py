@@ -58,11 +58,12 @@ def as_text(value: str | bytes) -> str:
 class Text:
     """A statement of one dialect. Called with its values by name, it can be yielded."""
 
-    __slots__ = ("names", "skips_locked", "sql")
+    __slots__ = ("by_name", "names", "skips_locked", "sql")
 
     def __init__(self, sql: str, paramstyle: str) -> None:
         """`sql` has named values (`:key`), and is sent in this style."""
         self.sql, self.names = with_marks(" ".join(sql.split()), paramstyle)
+        self.by_name = paramstyle == "named"
         self.skips_locked = False
         """Whether meeting a locked row is no error, but finds nothing."""
 
@@ -71,11 +72,11 @@ class Text:
         return self.fill(values)
 
     def fill(self, values: Mapping[str, Any]) -> "Statement":
-        """The statement with those of these values that it names."""
-        return self, [values[name] for name in self.names]
+        """The statement with those of these values that it names, or with all by their names."""
+        return self, values if self.by_name else [values[name] for name in self.names]
 
 
-Statement: TypeAlias = tuple[Text, list[Any]]
+Statement: TypeAlias = tuple[Text, Any]
 Results: TypeAlias = list[list[Row]]
 T = TypeVar("T")
 Command: TypeAlias = Generator[tuple[Statement, ...], Results, T]

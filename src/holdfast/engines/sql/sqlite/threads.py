@@ -157,7 +157,8 @@ class SqliteStore:
     def _answer_one(self, request: Request, until: float) -> Answer:
         answer = self._retry_while_locked(until, self._try_one_statement, request)
         if answer is None:
-            answer = self._run(self._commands.answer(request, until), until)
+            was_tried = type(request) is Acquire and not request.queue
+            answer = self._run(self._commands.answer(request, until, was_tried=was_tried), until)
             if type(request) is Release:
                 self._waiters.released(request.holder)
         return answer
@@ -177,13 +178,24 @@ class SqliteStore:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
-            ttl, now = round(request.ttl * MICROSECONDS), clock.now()
-            values = (request.key, holder, shares, ttl, now, ttl, clock.boot, now)
+            values = {
+                "key": request.key,
+                "holder": holder,
+                "shares": shares,
+                "ttl": round(request.ttl * MICROSECONDS),
+                "now": clock.now(),
+                "boot": clock.boot,
+            }
             rows = connection.execute(sql.ACQUIRE, values).fetchall()
             return Granted(rows[0][0]) if rows else None
         if type(request) is Release and waiters.has_row(request.holder):
-            releasing = (clock.now(), clock.boot, request.key, request.holder)
-            return DONE if connection.execute(sql.RELEASE, releasing).rowcount > 0 else None
+            values = {
+                "key": request.key,
+                "holder": request.holder,
+                "now": clock.now(),
+                "boot": clock.boot,
+            }
+            return DONE if connection.execute(sql.RELEASE, values).rowcount > 0 else None
         return None
 
     def _run(self, command: Command[T], until: float) -> T:

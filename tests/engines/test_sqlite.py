@@ -455,10 +455,10 @@ class TestOpening:
         return str(caught.value)
 
     def test_a_folder_that_does_not_exist(self, tmp_path: Path) -> None:
-        assert "its folder must exist" in self.refusal(tmp_path / "none" / "locks.db")
+        assert "in a folder that exists" in self.refusal(tmp_path / "none" / "locks.db")
 
     def test_a_folder_for_a_file(self, tmp_path: Path) -> None:
-        assert "it cannot be opened" in self.refusal(tmp_path)
+        assert "it must be a file" in self.refusal(tmp_path)
 
     def test_a_file_that_is_not_a_database(self, tmp_path: Path) -> None:
         path = tmp_path / "letter.txt"
@@ -503,7 +503,7 @@ class TestOpening:
     def test_a_folder_that_cannot_be_written(self) -> None:
         with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are the user's alone
             Path(folder).chmod(0o555)
-            assert "be writable" in self.refusal_for_an_ordinary_user(f"{folder}/locks.db")
+            assert "can be written" in self.refusal_for_an_ordinary_user(f"{folder}/locks.db")
 
     def refusal_for_an_ordinary_user(self, path: str) -> str:
         code = f"""
@@ -554,6 +554,18 @@ def test_failures_name_the_file(host: Host) -> None:
     assert "it cannot be opened" in why
     assert answer.heals_in == inf
     host.path.rmdir()
+
+
+def test_a_database_that_is_damaged(host: Host) -> None:
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+    store.close()
+    content = host.path.read_bytes()
+    host.path.write_bytes(content[:PAGE] + b"\xff" * (len(content) - PAGE))
+    answer = say(host.client(), Acquire("job", "b", 30.0))
+    assert isinstance(answer, Failed)
+    assert "the database is damaged" in str(answer)
+    assert answer.heals_in == inf  # told at once, since waiting does not heal it
 
 
 def test_a_path_that_leads_in_a_circle(tmp_path: Path) -> None:

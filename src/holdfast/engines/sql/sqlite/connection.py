@@ -126,9 +126,12 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 _MEANINGS: dict[int, tuple[str, float | None]] = {
     sqlite3.SQLITE_NOTADB: ("it is not an SQLite database; name another file", inf),
-    sqlite3.SQLITE_CORRUPT: ("the database is damaged; restore it or name another file", None),
+    sqlite3.SQLITE_CORRUPT: ("the database is damaged; restore it or name another file", inf),
     sqlite3.SQLITE_READONLY: ("the database cannot be written; check its permissions", inf),
-    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened; its folder must exist, and be writable", inf),
+    sqlite3.SQLITE_CANTOPEN: (
+        "it cannot be opened; it must be a file, in a folder that exists and can be written",
+        inf,
+    ),
     sqlite3.SQLITE_FULL: ("the disk is full", None),
     sqlite3.SQLITE_BUSY: ("another program keeps the database locked", None),
     sqlite3.SQLITE_LOCKED: ("another program keeps the database locked", None),

@@ -93,6 +93,9 @@ class BaseClient(NotPicklable, Generic[D]):
         >>> holdfast.Client.from_sqlalchemy(engine, ttl=10)
         <Client postgresql://app@db.example/shop>
         """
+        if engine is None or isinstance(engine, str):  # which a client takes for a URL
+            kind = type(engine).__name__
+            raise TypeError(f"engine: must be an Engine of SQLAlchemy, got a {kind}")
         return cls(engine, **options)
 
     def _make_driver(self) -> D:

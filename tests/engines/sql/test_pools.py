@@ -37,6 +37,14 @@ def test_an_engine_by_name(mode: Mode) -> None:
     assert type(client) is client_of(mode)
 
 
+def test_nothing_but_an_engine_by_name(mode: Mode) -> None:
+    """Neither None, which would be the default file of this host, nor a URL."""
+    missing: Any = None
+    for thing in (missing, "postgresql://h/db"):
+        with pytest.raises(TypeError, match=rf"^engine: .* got a {type(thing).__name__}$"):
+            client_of(mode).from_sqlalchemy(thing)
+
+
 def test_a_password_is_taken_over_and_not_shown(mode: Mode) -> None:
     arguments = {"password": SECRET, "sslmode": "require"}
     own = engine_of(mode, "postgresql://ann@db.example/shop", connect_args=arguments)

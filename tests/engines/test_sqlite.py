@@ -37,6 +37,7 @@ from holdfast.engines.sql.sqlite import threads as store_module
 from holdfast.engines.sql.sqlite import waiters
 from holdfast.engines.sql.sqlite.connection import PAGE, default_path, file_system
 from holdfast.engines.sql.sqlite.threads import IDLE, SqliteStore
+from holdfast.engines.sql.waiters import SHORTEST_LIFE
 from tests.contract.interrupting import Interruption as AtLine
 from tests.equipment.descriptors import free_descriptors
 from tests.patience import wait_for
@@ -335,6 +336,8 @@ class TestQueue:
         say(store, Acquire("job", "stopped", 86400.0, queue=True))
         asks_in = say(store, Acquire("job", "c", 30.0, queue=True))
         assert asks_in == Held(30.0, wakes=True)
+        asks_in = say(store, Acquire("job", "hasty", 0.01, queue=True))
+        assert asks_in == Held(SHORTEST_LIFE, wakes=True), "and does not poll"
         say(store, Release("job", "a"))
         host.now += 30
         assert isinstance(say(store, Acquire("job", "c", 30.0, queue=True)), Granted)

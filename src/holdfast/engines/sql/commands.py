@@ -68,7 +68,7 @@ from holdfast.engines.sql.dialect import (
     as_text,
 )
 from holdfast.engines.sql.shares import MARKER, State
-from holdfast.engines.sql.waiters import LONGEST_LIFE, Waiters, life_of
+from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2
 """The longest interval, in seconds, at which a waiter polls that cannot be woken."""
@@ -230,13 +230,13 @@ class Commands:
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
         """The answer if another client has the lock. A waiter asks again after its own ttl at the
-        latest: the lock may have been offered to another one that was stopped, or died, just then.
-        """
+        latest, but not too often: the lock may have been offered to another one that was stopped,
+        or died, just then."""
         if not request.queue:
             return Held(remaining, wakes=False)
         if listener:
             self._waiters.stop_polling(request.holder)
-            return Held(min(remaining, request.ttl), wakes=True)
+            return Held(min(remaining, max(request.ttl, SHORTEST_LIFE)), wakes=True)
         if self._waiters.polls(request.key, request.holder, request.shares):
             return Held(min(remaining, POLL), wakes=False)
         return Held(life_of(request.ttl), wakes=True)  # by the one that polls for it

@@ -25,7 +25,6 @@ class Statements(dialect.Statements):
     """All statements for one lease table. `returns`: for MariaDB, which knows RETURNING."""
 
     def __init__(self, table: str, *, returns: bool) -> None:
-        self.returns = returns
         self.names = names = table_names(table, "`")
         slots = fill_slots(names, **SLOTS)
         slots["takes"], slots["state"] = _TAKES.format_map(slots), _STATE.format_map(slots)

@@ -36,9 +36,8 @@ class PipeWaiters(Waiters):
         with suppress(OSError, RuntimeError):
             if self._pipe is None:
                 self._pipe = Pipe(self._database, self._notify)
-            if self._pipe is not None:
-                self._pipe.listen()
-                return self._pipe.name, 0
+            self._pipe.listen()
+            return self._pipe.name, 0
         return "", 0
 
     def wake(self, holder: str, listener: str) -> bool:

@@ -70,6 +70,14 @@ class TestOneServer:
         config.command("CONFIG", "SET", "appendfsync", "always")
         assert about("loses", findings(config.url)) == []
 
+    def test_that_repeats_the_login_in_its_error(self) -> None:
+        """As one does that does not know the command."""
+        with RedisServer(options=("--rename-command", "AUTH", "")) as server:
+            url = f"redis://ann:swordfish@{server.address}"
+            [error] = [node.error for node in nodes(url)]
+            assert "unknown command 'AUTH'" in error
+            assert not about("swordfish", [error, *findings(url)])
+
     def test_a_replica(self, server: RedisServer) -> None:
         with RedisServer() as replica:
             replica.command("REPLICAOF", "127.0.0.1", str(server.port))

@@ -16,7 +16,7 @@ from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines import examining
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.handshake import is_durable
-from holdfast.engines.redis.protocol import command
+from holdfast.engines.redis.protocol import command, explain
 
 OLDEST, NEWEST = "6.0", "9.1"
 """The versions of Redis and Valkey that were tried."""
@@ -132,7 +132,7 @@ def _see_one(terms: Terms, node_timeout: float | None, address: Address) -> Seen
     try:
         talk = Talk(address)
     except (RedisError, OSError) as error:
-        return Seen(examining.silent(name, error))
+        return Seen(NodeInfo(name, explain(error)))
     try:
         node = examining.figures(name, talk.clock)
         server = talk.facts("INFO", "server")
@@ -142,7 +142,7 @@ def _see_one(terms: Terms, node_timeout: float | None, address: Address) -> Seen
         uptime = float(server.get("uptime_in_seconds", 0.0))
         return Seen(node, server.get("run_id", ""), uptime, durable, talk.peer(), findings)
     except (OSError, ValueError, TypeError) as error:
-        return Seen(examining.silent(name, error), findings=findings)
+        return Seen(NodeInfo(name, explain(error)), findings=findings)
     finally:
         talk.close()
 

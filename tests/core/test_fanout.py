@@ -85,31 +85,14 @@ def test_a_slow_node_may_grant_while_its_caller_looks() -> None:
     assert vote.grants() == {0: 1, 2: 7}
 
 
-@pytest.mark.parametrize(
-    ("answers", "settled"),
-    [
-        ([Granted(1), Granted(1)], [False, True]),
-        ([HELD, BROKEN, Granted(1)], [False, False, False]),
-    ],
-)
-def test_only_after_a_vote_that_was_won_nobody_cares_who_else_would_have_granted(
-    answers: list[Answer], settled: list[bool]
-) -> None:
-    """After one that was lost, whoever granted it was no rival's."""
-    vote = a_vote()
-    seen = []
-    for node, answer in enumerate(answers):
-        vote.received(node, [answer])
-        seen.append(vote.settled)
-    assert seen == settled
-
-
-def test_a_farewell_is_settled_when_enough_have_let_go() -> None:
-    farewell = ReleaseRound(RELEASE, range(3), 1.0, 2)
-    hear(farewell, [MISSING, DONE])
-    assert not farewell.settled
-    hear(farewell, [MISSING, DONE, DONE])
-    assert farewell.settled
+def test_its_caller_is_woken_once() -> None:
+    poll, woken = FanOut([RELEASE], range(2), 1.0), list[bool]()
+    poll.wake = lambda: woken.append(poll.over)
+    poll.received(0, [DONE])
+    assert woken == []
+    for _ in range(2):
+        poll.received(1, [DONE])
+    assert woken == [True]
 
 
 def test_a_grant_counts_no_more_once_its_node_turns_out_to_be_in_quarantine() -> None:

@@ -1,11 +1,11 @@
 """Sending the same requests to several nodes at once.
 
-The store of a quorum sends the requests of a `FanOut` to all its nodes before it reads any reply,
-and calls `received` with the answers of each node until the fan-out is `over` or its time has
-passed, and with later answers as well: after a lost vote they still show the winner.
+The store sends the requests of a `FanOut` to all its nodes before it reads any reply, and calls
+`received` with the answers of each node: until the fan-out is `over` or its time has passed, and
+after that as well, since after a lost vote late answers still show the winner.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from holdfast.core.effects import Sleep
@@ -28,7 +28,7 @@ class FanOut:
     """Send these requests to these nodes, and collect the answers until `until`. Which requests
     there are is between the algorithm and the store; a quorum has those of `ToNode`."""
 
-    __slots__ = ("answers", "nodes", "over", "requests", "settled", "until", "wake")
+    __slots__ = ("answers", "nodes", "over", "requests", "until", "wake")
 
     def __init__(self, requests: Sequence[object], nodes: Sequence[int], until: float) -> None:
         self.requests = requests
@@ -36,17 +36,22 @@ class FanOut:
         self.until = until
         self.over = False
         """Whether there is nothing more to wait for."""
-        self.settled = False
-        """Whether its outcome is certain, so that answers that arrive later are dropped."""
-        self.answers: dict[int, Sequence[Answer]] = {}
-        """The answers of each node, one to every request."""
+        self.answers: Mapping[int, Sequence[Answer]] = {}
+        """The answers of each node, one to every request. Replaced, and never changed: the caller
+        may be reading them while another thread adds those of a slow node."""
         self.wake: Callable[[], None] = _wake_no_caller
         """Called when it is over. Set by the store, for the thread or task that waits."""
 
     def received(self, node: int, answers: Sequence[Answer]) -> None:
         """A node has answered."""
-        self.answers[node] = answers
-        self.over = self.over or len(self.answers) == len(self.nodes)
+        self.answers = {**self.answers, node: answers}
+        if not self.over and (len(self.answers) == len(self.nodes) or self._is_decided()):
+            self.over = True
+            self.wake()
+
+    def _is_decided(self) -> bool:
+        """Whether the nodes that have not answered cannot change the outcome."""
+        return False
 
     def answer_of(self, node: int, index: int = 0) -> Answer | None:
         """What a node answered to one of the requests; None if it did not."""
@@ -65,7 +70,7 @@ class AcquireRound(FanOut):
     A node that was in quarantine when the vote `began` has no vote. That may turn out only while it
     is asked, when the client connects to it."""
 
-    __slots__ = ("_began", "_enough", "_granted", "_guards", "_held", "_refused")
+    __slots__ = ("_began", "_enough", "_guards")
 
     def __init__(
         self,
@@ -79,67 +84,47 @@ class AcquireRound(FanOut):
         FanOut.__init__(self, (request,), nodes, until)
         self._enough = enough
         self._guards, self._began = guards, began
-        self._granted: dict[int, int] = {}
-        self._held: dict[str, int] = {}
-        self._refused = 0
 
-    def received(self, node: int, answers: Sequence[Answer]) -> None:
-        """A node has answered."""
-        self.answers[node] = answers
-        answer = answers[0]
-        if type(answer) is Granted and self._guards[node].quarantined_until <= self._began:
-            granted = self._granted
-            granted[node] = answer.fence
-            if len(granted) >= self._enough:
-                self.over = self.settled = True
-        elif not self.over:
-            self._count_refusal(answer)
-        if len(self.answers) == len(self.nodes):
-            self.over = True
-
-    def _count_refusal(self, answer: Answer) -> None:
-        if type(answer) is Held:
-            self._held[answer.holder] = self._held.get(answer.holder, 0) + 1
-        else:
-            self._refused += 1
-        leader = max(self._held.values(), default=0)
-        unknown = len(self.nodes) - len(self.answers)
-        self.over = (
+    def _is_decided(self) -> bool:
+        granted = len(self.grants())
+        if granted >= self._enough:
+            return True
+        answers = [answers[0] for answers in self.answers.values()]
+        holders = [answer.holder for answer in answers if type(answer) is Held]
+        leader = max(map(holders.count, holders), default=0)
+        refused = len(answers) - granted - len(holders)
+        unknown = len(self.nodes) - len(answers)
+        return (
             leader >= self._enough
-            or len(self.nodes) - self._refused < self._enough
-            or max(leader, len(self._granted)) + unknown < self._enough
+            or len(self.nodes) - refused < self._enough
+            or max(leader, granted) + unknown < self._enough
         )
 
     def grants(self) -> dict[int, int]:
         """The counter of each node that granted and has a vote."""
-        return {  # of a copy: another thread may add the answer of a slow node
-            node: fence
-            for node, fence in list(self._granted.items())
-            if self._guards[node].quarantined_until <= self._began
+        return {
+            node: answer.fence
+            for node, (answer, *_) in self.answers.items()
+            if type(answer) is Granted and self._guards[node].quarantined_until <= self._began
         }
 
 
 class ReleaseRound(FanOut):
     """One release. It is over when `enough` nodes have released the lock."""
 
-    __slots__ = ("_enough", "done")
+    __slots__ = ("_enough",)
 
     def __init__(self, request: ToNode, nodes: Sequence[int], until: float, enough: int) -> None:
         FanOut.__init__(self, (request,), nodes, until)
         self._enough = enough
-        self.done = 0
-        """How many nodes have released it."""
 
-    def received(self, node: int, answers: Sequence[Answer]) -> None:
-        """A node has answered."""
-        self.answers[node] = answers
-        if type(answers[0]) is Done:
-            self.done += 1
-            if self.done >= self._enough:
-                self.over = self.settled = True
-                return
-        if len(self.answers) == len(self.nodes):
-            self.over = True
+    def _is_decided(self) -> bool:
+        return self.done >= self._enough
+
+    @property
+    def done(self) -> int:
+        """How many nodes have released it."""
+        return sum(type(answers[0]) is Done for answers in self.answers.values())
 
 
 Rounds: TypeAlias = Generator[FanOut | Sleep, None, T]

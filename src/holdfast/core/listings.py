@@ -43,7 +43,7 @@ def _search_on(
             asking = List(request.prefix, request.after, request.limit, answer.cursor)
             following = FanOut((asking,), (node,), clock() + request_timeout)
             yield following
-            fan_out.answers[node] = following.answers.get(node, (SILENT,))
+            fan_out.received(node, following.answers.get(node, (SILENT,)))
 
 
 def agreed_on(

@@ -253,8 +253,7 @@ class Quorum:
         return [self._released(many, index) for index in range(len(requests))]
 
     def _released(self, fan_out: FanOut, index: int) -> Answer:
-        # A copy: another thread may add the answer of a slow node.
-        received = [type(answers[index]) for answers in list(fan_out.answers.values())]
+        received = [type(answers[index]) for answers in fan_out.answers.values()]
         silent = len(self.names) - len(received) + received.count(Failed)
         if received.count(Done) + silent < self.size:
             return NOT_YOURS

@@ -416,15 +416,23 @@ def test_a_thread_may_leave_a_closed_client_as_another_begins_to_lead(
     store.close()
 
 
-def test_a_leader_that_is_due_itself_waits_no_longer(server: RedisServer) -> None:
+def test_a_leader_that_is_due_itself_waits_no_longer(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wake-up may name a later instant, and the thread that waits for it may be the leader."""
-    woken: list[str] = []
+    woken, waits = list[str](), list[float]()
+
+    def wait(poller: Poller, seconds: float) -> Sequence[tuple[int, int]]:
+        waits.append(seconds)
+        return []
+
     store = store_of(server, woken.append)
     store.ask((Acquire("job", "another", LONG),), clock() + 5)
     store.ask((Acquire("job", "me", LONG, queue=True),), clock() + 5)
     store._waiters.published(b"me 0")
-    with_deadline = threads.Notification(lambda: not woken, store._sockets, clock() + 5)
-    assert store._time_left(with_deadline) == 0
+    monkeypatch.setattr(Poller, "wait", wait)
+    store.pump("me", lambda: not woken, clock() + LONG)
+    assert (woken, waits) == (["me"], [])
     store.close()
 
 

@@ -177,9 +177,7 @@ class AsyncRedisStore:
         """Send a round; the result is set when it is over."""
         waiting = WaitingTask(loop=asyncio.get_running_loop())
         self._nodes.start(each, waiting.wake)
-        if each.over:
-            waiting.wake()
-        elif each.until < self._due:
+        if each.until < self._due:
             self._fire_at(each.until)
         return waiting
 
@@ -204,7 +202,6 @@ class AsyncRedisStore:
                 each = exchange.round
                 if each.until <= now and not each.over:
                     self._nodes.expire(each)
-                    each.wake()
         finally:  # also after a Ctrl-C
             waits = [exchange.round.until for exchange in self._nodes.unanswered()]
             following = min([self._waiters.next_due, *waits])

@@ -18,7 +18,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from copy import copy
 from math import inf
 from typing import Protocol, cast
 
@@ -198,7 +197,7 @@ class Connection:
         self._begin()
         self._failed(why)
         for exchange in failing:
-            self._fail_and_wake(exchange, why, heals)
+            self._fail(exchange, why, heals)
         if listened:
             self._nodes.waiters.wake_all()
 
@@ -260,12 +259,7 @@ class Connection:
             self._must_poll(fan_out.requests[0], first)
         elif type(first) is Failed or len(answers) > 1:
             answers = list(map(self._named, answers))
-        if not fan_out.over:
-            fan_out.received(self.index, answers)
-            if fan_out.over:
-                fan_out.wake()
-        elif not fan_out.settled:
-            _take_late(fan_out, self.index, answers)
+        fan_out.received(self.index, answers)
         if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
             raise EOFError(str(answers[0]))
 
@@ -316,7 +310,7 @@ class Connection:
             if exchange.is_release or (not exchange.round.over and now <= exchange.round.until):
                 self._send(exchange)
             elif not exchange.round.over:  # its caller is about to stop waiting
-                self._fail_and_wake(exchange, self._no_connection())
+                self._fail(exchange, self._no_connection())
 
     def _send(self, exchange: Exchange) -> None:
         if self._exclusive and self.pending:
@@ -361,12 +355,6 @@ class Connection:
         count = len(exchange.round.requests)
         exchange.round.received(self.index, [Failed.at(self.name, why, heals)] * count)
 
-    def _fail_and_wake(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
-        """The same for a request whose caller waits already."""
-        self._fail(exchange, why, heals)
-        if exchange.round.over:
-            exchange.round.wake()
-
     def _failed(self, why: str) -> None:
         is_first = not self.last_error and self._nodes.quorum and why != GONE
         self.last_error = why
@@ -377,11 +365,3 @@ class Connection:
         self.last_error = ""
         if self._nodes.quorum:
             self._nodes.host.emit(NodeRecovered(self.name, self._nodes.margin()))
-
-
-def _take_late(fan_out: FanOut, node: int, answers: Answers) -> None:
-    """Add an answer to a round that is over, whose caller may be reading its answers now."""
-    later = copy(fan_out)
-    later.answers = dict(fan_out.answers)
-    later.received(node, answers)
-    fan_out.answers = later.answers

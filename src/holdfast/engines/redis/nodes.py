@@ -135,6 +135,7 @@ class Nodes:
             if index not in each.answers:
                 self.all[index].silent()
         each.over = True
+        each.wake()
 
     def answers(self, each: FanOut) -> Sequence[Answer]:
         """What a single server answered."""

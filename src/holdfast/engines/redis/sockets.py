@@ -96,8 +96,8 @@ class Wakeup:
 class Poller:
     """Waits for some sockets; used by one thread at a time."""
 
-    def __init__(self, sockets: Mapping[Connection, Socket], wakeup: Wakeup, version: int) -> None:
-        self.version = version
+    def __init__(self, sockets: Mapping[Connection, Socket], wakeup: Wakeup) -> None:
+        self.wakeup = wakeup
         self.connections = {sock.fd: connection for connection, sock in sockets.items()}
         """The connection of each descriptor."""
         self._reads = [wakeup.fd, *self.connections]

@@ -93,7 +93,10 @@ class RedisStore:
 
     def _begin(self) -> None:
         self._mutex = threading.RLock()
-        self._owned = threading.Condition(self._mutex)
+        # No public method tells it.
+        self._is_busy_here: Callable[[], bool] = threading.Condition(self._mutex)._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
+        """Whether this thread has the mutex already: then a signal handler, or a finalizer, has
+        interrupted it."""
         self._sockets: dict[Connection, Socket] = {}
         self._connecting: dict[Connection, threading.Thread] = {}
         self._leader: WaitingThread | None = None
@@ -102,8 +105,7 @@ class RedisStore:
         self._followers: dict[WaitingThread, None] = {}
         self._pumping: dict[str, WaitingThread] = {}
         self._poller: Poller | None = None
-        self._version = 0
-        """Of the sockets that the leader waits for."""
+        """The leader's; None if it would wait for other sockets than there are."""
         self._wakeup: Wakeup | None = None
         self._used_at = -inf
 
@@ -161,15 +163,6 @@ class RedisStore:
         self._nodes.forget()
         self._begin()
 
-    def _is_busy_here(self) -> bool:
-        """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
-        mutex."""
-        try:
-            self._owned.notify(0)
-        except RuntimeError:  # it refuses a thread that does not have the mutex
-            return False
-        return True
-
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Sleep):
             time.sleep(max(0.0, effect.until - self._clock()))
@@ -180,8 +173,20 @@ class RedisStore:
         """Send some rounds, and wait until they are over or their time is."""
         waiting = WaitingThread()
         try:
-            self._wait(waiting, rounds[0], rounds)
-            for each in rounds[1:]:
+            with self._mutex:
+                now = self._clock()
+                if self._used_at < now - IDLE:
+                    self._receive_all()
+                self._used_at = now
+                try:
+                    for each in rounds:
+                        self._nodes.start(each, waiting.wake)
+                except BaseException:
+                    for each in rounds:
+                        for index in each.nodes:
+                            self._disconnect(self._nodes.all[index], INTERRUPTED)
+                    raise
+            for each in rounds:
                 self._wait(waiting, each)
         finally:
             for each in rounds:
@@ -191,95 +196,62 @@ class RedisStore:
             if self._nodes.closed and self._sockets:
                 self.close()
 
-    def _start(self, rounds: Sequence[FanOut], waiting: WaitingThread) -> None:
-        now = self._clock()
-        if self._used_at < now - IDLE:
-            self._receive_all()
-        self._used_at = now
-        try:
-            for each in rounds:
-                self._nodes.start(each, waiting.wake)
-        except BaseException:
-            for each in rounds:
-                for index in each.nodes:
-                    self._disconnect(self._nodes.all[index], INTERRUPTED)
-            raise
-
-    def _wait(
-        self, waiting: WaitingThread, goal: FanOut | Notification, to_send: Sequence[FanOut] = ()
-    ) -> None:
-        """Wait until something is over, or its time is; send these rounds first."""
+    def _wait(self, waiting: WaitingThread, goal: FanOut | Notification) -> None:
+        """Wait until something is over, or its time is; and read for all threads if no other
+        does."""
         try:
             while not goal.over:
                 with self._mutex:
-                    if to_send:
-                        self._start(to_send, waiting)
-                        to_send = ()
-                    left = self._time_left(goal)
-                    if left <= 0:
+                    now = self._clock()
+                    if now >= goal.until:  # this thread may have been held up, and the answer came
+                        self._receive_all()
                         return
+                    # Not for longer: a follower may lead by now, and have read this one's answer.
+                    until = min(goal.until, now + TAKEOVER)
+                    if self._waiters.next_due < until:
+                        self._waiters.wake_due()
+                        if goal.over:
+                            return
+                        until = min(until, self._waiters.next_due)
                     poller = self._lead(waiting)
                 if poller is not None:
-                    # Not for longer: a follower may lead by now, and have read this one's answer.
-                    ready = poller.wait(min(left, TAKEOVER))
+                    ready = poller.wait(until - now)
                     with self._mutex:
-                        self._poller = poller
-                        self._serve(poller, ready)
-                elif not waiting.sleep(min(left, TAKEOVER)):
+                        for fd, _ in ready:
+                            if fd in poller.connections:
+                                self._receive(poller.connections[fd])
+                            else:
+                                poller.wakeup.drain()
+                elif not waiting.sleep(until - now):
                     self._look_at_leader()
         finally:
             self._leave(waiting)
 
+    def _lead(self, waiting: WaitingThread) -> Poller | None:
+        """Become the leader if there is none, and get the poller; else become a follower."""
+        leader = self._leader
+        if leader is not waiting:
+            if leader is not None and self._leading != get_ident():
+                waiting.prepare()
+                self._followers[waiting] = None
+                if self._leader is not None:
+                    return None
+            elif leader is not None:
+                self._poller = None  # this is a signal handler, and its thread waits with that one
+            self._leader, self._leading = waiting, get_ident()
+            self._followers.pop(waiting, None)
+        if self._poller is None:
+            self._poller = self._make_poller()
+        return self._poller
+
     def _leave(self, waiting: WaitingThread) -> None:
-        """A thread does not wait any more. If it has led, a follower is promoted."""
+        """A thread does not wait any more. If it has led, a follower is promoted. Needs no
+        mutex."""
         self._followers.pop(waiting, None)
         if self._leader is waiting:
             self._leader = None
-        self._promote()
-
-    def _time_left(self, goal: FanOut | Notification) -> float:
-        """How long to wait at most, before something is due; 0 if there is nothing to wait for."""
-        if goal.over:
-            return 0.0
-        now = self._clock()
-        if now >= goal.until:  # this thread may have been held up, and the answer be there
-            self._receive_all()
-            return 0.0
-        until = goal.until
-        if self._waiters.next_due < until:
-            self._waiters.wake_due()
-            if goal.over:
-                return 0.0
-            until = min(until, self._waiters.next_due)
-        return until - now
-
-    def _lead(self, waiting: WaitingThread) -> Poller | None:
-        """Become the leader if there is none, and take the poller; else become a follower."""
-        if self._is_led(waiting):
-            waiting.prepare()
-            self._followers[waiting] = None
-            if self._is_led(waiting):
-                return None
-        if self._leader is not waiting:
-            self._leader, self._leading = waiting, get_ident()
-            self._followers.pop(waiting, None)
-        poller, self._poller = self._poller, None
-        if poller is None or poller.version != self._version:
-            poller = self._make_poller()
-        return poller
-
-    def _is_led(self, waiting: WaitingThread) -> bool:
-        """Whether another thread leads; one that leads may be interrupted by its signal handler."""
-        leader = self._leader
-        return leader is not None and leader is not waiting and self._leading != get_ident()
-
-    def _serve(self, poller: Poller, ready: Sequence[tuple[int, int]]) -> None:
-        for fd, _ in ready:
-            connection = poller.connections.get(fd)
-            if connection is not None:
-                self._receive(connection)
-            elif (wakeup := self._wakeup) is not None:
-                wakeup.drain()
+        if self._followers or self._nodes.closed:
+            self._promote()
 
     def _receive_all(self) -> None:
         for connection in list(self._sockets):
@@ -288,7 +260,7 @@ class RedisStore:
     def _promote(self) -> None:
         """If there is no leader, let a follower become it. Needs no mutex: a follower that is woken
         in vain sleeps again."""
-        if self._leader is None and (self._followers or self._nodes.closed):
+        if self._leader is None:
             for follower in list(self._followers)[:1]:
                 follower.wake()
             if self._nodes.closed and not self._followers:
@@ -310,11 +282,11 @@ class RedisStore:
             return
         if is_unread:
             with self._mutex:
-                self._leader = None
+                self._leader = self._poller = None
 
     def _make_poller(self) -> Poller:
         wakeup = self._wakeup = self._wakeup or Wakeup()  # one that leaves a closed client drops it
-        return Poller(self._sockets, wakeup, self._version)
+        return Poller(self._sockets, wakeup)
 
     def _receive(self, connection: Connection) -> None:
         """Read what has come. Needs the mutex."""
@@ -346,7 +318,7 @@ class RedisStore:
 
     def _sockets_changed(self) -> None:
         """The leader must wait for other sockets than before."""
-        self._version += 1
+        self._poller = None
         self._interrupt_leader()
 
     def _interrupt_leader(self) -> None:

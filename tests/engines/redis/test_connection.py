@@ -165,6 +165,17 @@ def test_wake_ups_come_between_replies(client: Client) -> None:
     assert client.sent() == ["EVALSHA", "EVALSHA"], "once is enough"
 
 
+@pytest.mark.parametrize("message", [b"a soon", b"a -1", b"a 1 2", b"\xff", b""])
+def test_a_message_of_another_program_is_ignored(client: Client, message: bytes) -> None:
+    """The fault: a `ValueError` came out of the request of the thread that reads."""
+    client.ask(acquire("a", queue=True))
+    client.receive(SUBSCRIBED + HELD)
+    client.receive(encode([b"message", b"channel", message], kind=b">"))
+    client.now = 9.0
+    client.nodes.waiters.wake_due()
+    assert client.woken == []
+
+
 def test_a_refused_subscription_is_said_once_and_waiters_poll(client: Client) -> None:
     refusal = b"-NOPERM No permissions to access a channel\r\n"
     waiting = client.ask(acquire("a", queue=True))

@@ -6,7 +6,8 @@ waiter's client. A message is one of
 - `holder`: ask again, the lock may be yours;
 - `holder milliseconds`: ask again then.
 
-A message for a waiter that has left the queue is ignored: what it was offered expires soon.
+A message for a waiter that has left the queue is ignored: what it was offered expires soon. So is
+any other text, which another program has published.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,11 +54,11 @@ class Waiters:
 
     def published(self, message: bytes) -> None:
         """A message on our channel."""
-        holder, *words = message.decode().split(" ")
-        if words:
-            heappush(self._later, (self._host.clock() + int(words[0]) / 1000, holder))
+        holder, _, delay = message.decode(errors="replace").partition(" ")
+        if delay.isdecimal():
+            heappush(self._later, (self._host.clock() + int(delay) / 1000, holder))
             self.next_due = self._later[0][0]
-        else:
+        elif not delay:
             self._wake(holder)
 
     def wake_all(self) -> None:
@@ -69,9 +70,7 @@ class Waiters:
         """Wake the waiters whose time has come."""
         now = self._host.clock()
         while self._later and self._later[0][0] <= now:
-            _, holder = heappop(self._later)
-            if holder in self._waiting:
-                self._wake(holder)
+            self._wake(heappop(self._later)[1])
         self.next_due = self._later[0][0] if self._later else inf
 
     def unreachable(self, node: str, why: str) -> None:
@@ -81,8 +80,9 @@ class Waiters:
             self._host.emit(PollingOnly(node, why))
 
     def _wake(self, holder: str) -> None:
-        self._host.notify(holder)
-        self.woken(holder)
+        if holder in self._waiting:
+            self._host.notify(holder)
+            self.woken(holder)
 
     def forget(self) -> None:
         """In a forked child: there are no waiters."""

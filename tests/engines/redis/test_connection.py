@@ -16,6 +16,7 @@ from holdfast.core.messages import (
     Inspect,
     Release,
     ToNode,
+    attempt_id,
 )
 from holdfast.core.ports import StoreHost
 from holdfast.core.restart_guard import RestartGuard
@@ -174,6 +175,17 @@ def test_a_message_of_another_program_is_ignored(client: Client, message: bytes)
     client.now = 9.0
     client.nodes.waiters.wake_due()
     assert client.woken == []
+
+
+@pytest.mark.parametrize("tries", [0, 2])
+def test_a_waiter_is_forgotten_when_its_lease_is_released(client: Client, tries: int) -> None:
+    """A lease of a quorum has the name of an attempt. The fault: each lease that was waited for
+    left its holder id in memory, until the client was closed."""
+    waiters = client.nodes.waiters
+    waiters.ask((acquire("a", queue=True),))
+    assert "a" in waiters
+    waiters.ask((Release("job", attempt_id("a", tries)),))
+    assert "a" not in waiters
 
 
 def test_a_refused_subscription_is_said_once_and_waiters_poll(client: Client) -> None:

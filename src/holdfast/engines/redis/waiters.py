@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
 
-from holdfast.core.messages import Acquire, Release, Request
+from holdfast.core.messages import Acquire, Release, Request, holder_of
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.protocol import command
 from holdfast.events import PollingOnly
@@ -50,7 +50,7 @@ class Waiters:
         elif self._waiting:
             for request in requests:
                 if type(request) is Release:
-                    self._waiting.pop(request.holder, None)
+                    self._waiting.pop(holder_of(request.holder), None)
 
     def published(self, message: bytes) -> None:
         """A message on our channel."""

@@ -1,5 +1,6 @@
 """`leases()` in a database that holds other things, too."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -59,6 +60,21 @@ def test_the_database_is_scanned_once_in_many_requests(server: RedisServer, invi
     assert once < 1.5 * FOREIGN / 10, "one scan for three pages"
     lists_all(party, "job 0")
     assert scans(server) > once
+
+
+@pytest.mark.parametrize("steps", [1, 30])
+def test_the_keys_of_the_last_listing_alone_are_kept(
+    server: RedisServer, invite: Invite, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """The fault: those of the last 64 listings were, which was a lot of memory for a monitor."""
+    monkeypatch.setattr(inspect, "SCAN_STEP", b"10")
+    monkeypatch.setattr(inspect, "SCAN_STEPS", steps)
+    party = invite(server.url, ttl=60)
+    takes_all(party)
+    for _ in range(5):
+        lists_all(party)
+    gc.collect()
+    assert sum(isinstance(each, inspect.Scan) for each in gc.get_objects()) == 1
 
 
 @pytest.mark.usefixtures("small_steps")

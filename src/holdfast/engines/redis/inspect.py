@@ -45,7 +45,7 @@ class Inspector:
         self._in_cluster = in_cluster
         self._started = 0
         self._scans: dict[str, Scan] = {}
-        """The scans that were started, by number, which is the first part of a cursor."""
+        """Those that go on with another request, by number: the first part of its cursor."""
         self._complete: dict[str, Scan] = {}
         """The last complete scan of each prefix."""
 
@@ -59,18 +59,14 @@ class Inspector:
         """Find the keys of the locks, held or free, and look at those after `request.after`."""
         number, _, cursor = request.cursor.partition(":")
         if number in self._scans:
-            return self._scan(request, number, cursor.encode(), SCAN_STEPS)
+            return self._scan(request, number, self._scans[number], cursor.encode(), SCAN_STEPS)
         complete = self._complete.get(request.prefix)
         if complete and not request.cursor and not request.prefix.startswith(request.after):
             return self._inspect(complete.after(request.after), request.limit)
         self._started += 1
-        number = str(self._started)
-        _put(self._scans, number, Scan())
-        return self._scan(request, number, b"0", SCAN_STEPS)
+        return self._scan(request, str(self._started), Scan(), b"0", SCAN_STEPS)
 
-    def _scan(self, request: List, number: str, cursor: bytes, steps: int) -> Exchange:
-        scan = self._scans[number]
-
+    def _scan(self, request: List, number: str, scan: Scan, cursor: bytes, steps: int) -> Exchange:
         def read(replies: list[Reply]) -> Answers | Exchange:
             if isinstance(replies[0], Exception):
                 return [failed(replies[0])]
@@ -78,12 +74,14 @@ class Inspector:
             keys = (key_of_fence(fence, in_cluster=self._in_cluster) for fence in fences)
             scan.found.update(key for key in keys if key is not None)
             if following == b"0":
+                self._scans.pop(number, None)  # another node that is behind starts again
                 _put(self._complete, request.prefix, scan)
                 found = scan.after(request.after)
                 return self._inspect(found, request.limit) if found else [Listing(())]
-            if steps == 1 or number not in self._scans:
+            if steps == 1:
+                _put(self._scans, number, scan)
                 return [Listing((), f"{number}:{following.decode()}")]
-            return self._scan(request, number, following, steps - 1)
+            return self._scan(request, number, scan, following, steps - 1)
 
         pattern = fences_like(request.prefix, in_cluster=self._in_cluster)
         step = command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_STEP)

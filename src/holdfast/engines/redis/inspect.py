@@ -38,7 +38,8 @@ class Inspector:
     """Inspects and lists locks. `in_cluster`: each lock needs a call of its own (default: no).
 
     Redis lists keys in no order, so the first page of a listing scans the whole database, some
-    steps for each request. The pages that follow use what the last complete scan found.
+    steps for each request. The pages that follow use what the last complete scan found. In a
+    cluster, each page is a scan: another master's locks are no use to this one.
     """
 
     def __init__(self, *, in_cluster: bool = False) -> None:
@@ -75,7 +76,8 @@ class Inspector:
             scan.found.update(key for key in keys if key is not None)
             if following == b"0":
                 self._scans.pop(number, None)  # another node that is behind starts again
-                _put(self._complete, request.prefix, scan)
+                if not self._in_cluster:
+                    _put(self._complete, request.prefix, scan)
                 found = scan.after(request.after)
                 return self._inspect(found, request.limit) if found else [Listing(())]
             if steps == 1:
@@ -96,7 +98,6 @@ class Inspector:
         def read(replies: list[Reply]) -> Answers | Exchange:
             for reply in replies:
                 if isinstance(reply, Exception):
-                    self._complete.clear()  # in a cluster, keys may have moved to another master
                     return [failed(reply)]
             leases = seen
             if some:

@@ -22,6 +22,7 @@ from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
 from holdfast.engines.redis import threads
 from holdfast.engines.redis.sockets import Poller, Wakeup
+from holdfast.events import Event, NodeFailed
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.interrupting import Interruption
 from tests.engines.redis.conftest import Invite
@@ -297,6 +298,19 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(
     assert line > 30
     store.close()
     wait_for(lambda: connections(server) == 0)
+
+
+def test_an_interruption_is_no_failure_of_the_nodes(three: RedisMasters) -> None:
+    """The fault: each was reported as one that had not answered in time."""
+    events: list[Event] = []
+    host = StoreHost(clock, lambda holder: None, events.append)
+    store = open_engine(urlsplit(three.url), {"restart_guard": "off"}).connect(host)
+    store.ask((Acquire("job", "me", LONG),), clock() + 5)
+    waiting = Interruption(0, ("redis/sockets.py",), functions=("wait",))
+    with pytest.raises(KeyboardInterrupt), waiting:
+        store.ask((Acquire("other", "me", LONG),), clock() + 5)
+    store.close()
+    assert not [each for each in events if isinstance(each, NodeFailed)]
 
 
 @pytest.mark.full

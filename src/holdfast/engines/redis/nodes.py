@@ -131,9 +131,10 @@ class Nodes:
 
     def expire(self, each: FanOut) -> None:
         """Its time is over, or its caller has stopped waiting."""
-        for index in each.nodes:
-            if index not in each.answers:
-                self.all[index].silent()
+        if self.clock() >= each.until:
+            for index in each.nodes:
+                if index not in each.answers:
+                    self.all[index].silent()
         each.over = True
         each.wake()
 

@@ -16,6 +16,7 @@ from holdfast.core.messages import (
     Inspect,
     Release,
     ToNode,
+    Write,
     attempt_id,
 )
 from holdfast.core.ports import StoreHost
@@ -352,6 +353,23 @@ def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> 
         client.ask(acquire("a"))
     client.now = 2.0
     assert type(answer(client.ask(acquire("b")))) is Failed
+
+
+def test_what_waits_for_its_turn_at_a_silent_server_is_limited_as_well(client: Client) -> None:
+    connection = client.nodes.add(server({"host": "server", "port": 1}), Handshake(), exclusive=True)
+    connection.opened(client.outgoing.extend)
+    connection.receive(HELLO)
+
+    def write() -> FanOut:
+        each = FanOut((Write("job", b"", 0),), (connection.index,), client.now + 1.0)
+        client.nodes.start(each, lambda: None)
+        return each
+
+    for _ in range(MAX_PENDING):
+        assert not write().over
+    client.now = 2.0
+    [failed] = write().answers[connection.index]
+    assert type(failed) is Failed
 
 
 def test_a_reply_to_no_request_is_an_error(client: Client) -> None:

@@ -49,7 +49,7 @@ RECONNECT_AFTER = 0.2
 """How long a node of a quorum that could not be connected to is left alone."""
 
 MAX_PENDING = 1000
-"""How many requests may be pending at a node that does not answer before nothing more is sent."""
+"""How many requests may wait for a node that does not answer before all others fail at once."""
 
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
 """What reading a reply raises if another program has written to our keys, or if the server is not
@@ -165,7 +165,7 @@ class Connection:
                 self._nodes.connect(self, max(exchange.round.until - now, CONNECT_TIMEOUT))
             return
         if self.is_overdue(now):
-            full = len(self.pending) >= MAX_PENDING
+            full = len(self.unanswered()) >= MAX_PENDING
             if full or self._nodes.have_spare(now):
                 self._fail(exchange, SILENT)
                 if full or not exchange.is_release:
@@ -299,8 +299,8 @@ class Connection:
         quarantine = self._handshake.quarantine()
         if quarantine > 0:
             self._nodes.host.emit(NodeQuarantined(self.name, quarantine))
-        if not self._handshake.resp3:
-            self.subscription, self._refusal = REFUSED, self._handshake.why_no_resp3
+        if self._handshake.no_resp3:
+            self.subscription, self._refusal = REFUSED, self._handshake.no_resp3
 
     def _send_waiting(self) -> None:
         """Send what has waited for the connection, or for its turn."""

@@ -21,8 +21,8 @@ class Handshake:
     """For a server that is not one of several."""
 
     def __init__(self) -> None:
-        self.resp3 = False
-        self.why_no_resp3 = ""
+        self.no_resp3 = ""
+        """Why the server speaks no RESP3; empty if it does."""
 
     def exchange(self) -> Exchange:
         """What to send first on a connection, and how to read it: `DONE` or `Failed`."""
@@ -30,11 +30,10 @@ class Handshake:
 
     def _read(self, replies: list[Reply]) -> Answers:
         hello = replies[0]
-        self.resp3 = not isinstance(hello, Exception)
-        if isinstance(hello, Exception):
-            if str(hello).startswith("NOAUTH"):
-                return [failed(hello)]
-            self.why_no_resp3 = f"no RESP3: {hello}"
+        refused = isinstance(hello, Exception)
+        if refused and str(hello).startswith("NOAUTH"):
+            return [failed(hello)]
+        self.no_resp3 = f"no RESP3: {hello}" if refused else ""
         return [self._judge(*replies[1:])]
 
     def quarantine(self) -> float:

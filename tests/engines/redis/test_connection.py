@@ -356,7 +356,9 @@ def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> 
 
 
 def test_what_waits_for_its_turn_at_a_silent_server_is_limited_as_well(client: Client) -> None:
-    connection = client.nodes.add(server({"host": "server", "port": 1}), Handshake(), exclusive=True)
+    connection = client.nodes.add(
+        server({"host": "server", "port": 1}), Handshake(), exclusive=True
+    )
     connection.opened(client.outgoing.extend)
     connection.receive(HELLO)
 

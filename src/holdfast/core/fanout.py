@@ -103,9 +103,9 @@ class AcquireRound(FanOut):
     def grants(self) -> dict[int, int]:
         """The counter of each node that granted and has a vote."""
         return {
-            node: answer.fence
-            for node, (answer, *_) in self.answers.items()
-            if type(answer) is Granted and self._guards[node].quarantined_until <= self._began
+            node: answers[0].fence
+            for node, answers in self.answers.items()
+            if type(answers[0]) is Granted and self._guards[node].quarantined_until <= self._began
         }
 
 

@@ -206,13 +206,11 @@ class RedisStore:
                     if now >= goal.until:  # this thread may have been held up, and the answer came
                         self._receive_all()
                         return
-                    # Not for longer: a follower may lead by now, and have read this one's answer.
-                    until = min(goal.until, now + TAKEOVER)
-                    if self._waiters.next_due < until:
+                    if now >= self._waiters.next_due:
                         self._waiters.wake_due()
-                        if goal.over:
-                            return
-                        until = min(until, self._waiters.next_due)
+                        continue  # it may have been this one that was due
+                    # Not for longer: a follower may lead by now, and have read this one's answer.
+                    until = min(goal.until, self._waiters.next_due, now + TAKEOVER)
                     poller = self._lead(waiting)
                 if poller is not None:
                     ready = poller.wait(until - now)

@@ -232,7 +232,7 @@ PLANTED = [
     Mutant(
         "cli: --min-hold keeps the lock for a command that cannot run",
         "cli/hold.py",
-        "if code not in (exits.NOT_EXECUTABLE, exits.NOT_FOUND, exits.LOST):",
+        "if self.child.executed:  #",
         "if True:",
         "tests/cli/test_run.py -k min_hold",
     ),
@@ -1585,8 +1585,8 @@ PLANTED = [
     ),
     Mutant(
         "cli: elect ends after a loss",
-        "cli/elect.py",
-        "(exits.NOT_EXECUTABLE, exits.NOT_FOUND)",
+        "cli/hold.py",
+        "(exits.NOT_EXECUTABLE, exits.NOT_FOUND) and not self.child.executed",
         "(exits.NOT_EXECUTABLE, exits.NOT_FOUND, exits.LOST)",
         ELECT,
     ),
@@ -1621,8 +1621,8 @@ PLANTED = [
     Mutant(
         "cli: a run inside of one that shares its lock is warned",
         "cli/waiting.py",
-        "return not may_share and ",
-        "return ",
+        "if not may_share and ",
+        "if ",
         "tests/cli/test_waiting.py -k for_another_one",
     ),
     Mutant(

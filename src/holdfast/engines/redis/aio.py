@@ -102,8 +102,11 @@ class AsyncRedisStore:
                 await self._start(way)
             finally:
                 way.over = True  # a cancelled task must not be granted anything any more
-            return self._nodes.answers(way)
-        return await perform_async(way, self._do)
+            answers = self._nodes.answers(way)
+        else:
+            answers = await perform_async(way, self._do)
+        self._waiters.answered(requests[0], answers[0])
+        return answers
 
     async def close(self) -> None:
         """Close every connection."""

@@ -93,10 +93,7 @@ class RedisStore:
 
     def _begin(self) -> None:
         self._mutex = threading.RLock()
-        # No public method tells it.
-        self._is_busy_here: Callable[[], bool] = threading.Condition(self._mutex)._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
-        """Whether this thread has the mutex already: then a signal handler, or a finalizer, has
-        interrupted it."""
+        self._owned = threading.Condition(self._mutex)
         self._sockets: dict[Connection, Socket] = {}
         self._connecting: dict[Connection, threading.Thread] = {}
         self._leader: WaitingThread | None = None
@@ -117,8 +114,11 @@ class RedisStore:
         way = self._route.ask(requests, until)
         if isinstance(way, FanOut):
             self._perform(way)
-            return self._nodes.answers(way)
-        return perform(way, self._do)
+            answers = self._nodes.answers(way)
+        else:
+            answers = perform(way, self._do)
+        self._waiters.answered(requests[0], answers[0])
+        return answers
 
     def pump(self, waiter_id: str, is_silent: Callable[[], bool], until: float) -> None:
         """Wait for a wake-up, and read for all threads meanwhile if no other does."""
@@ -162,6 +162,15 @@ class RedisStore:
             self._wakeup.forget()
         self._nodes.forget()
         self._begin()
+
+    def _is_busy_here(self) -> bool:
+        """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
+        mutex."""
+        try:
+            self._owned.notify(0)
+        except RuntimeError:  # it refuses a thread that does not have the mutex
+            return False
+        return True
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Sleep):

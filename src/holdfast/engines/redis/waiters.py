@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
 
-from holdfast.core.messages import Acquire, Release, Request, holder_of
+from holdfast.core.messages import Acquire, Answer, Granted, Release, Request, holder_of
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.protocol import command
 from holdfast.events import PollingOnly
@@ -31,7 +31,7 @@ class Waiters:
         self.woken: Callable[[str], object] = lambda holder: None
         """Called with each waiter that was woken. Set by the store, if it needs that."""
         self._waiting: dict[str, None] = {}
-        """The holders that asked for a place in a queue, until they release."""
+        """The holders that asked for a place in a queue, until they have the lock or release."""
         self._later: list[tuple[float, str]] = []
         self.next_due = inf
         """When `wake_due` has something to do."""
@@ -51,6 +51,11 @@ class Waiters:
             for request in requests:
                 if type(request) is Release:
                     self._waiting.pop(holder_of(request.holder), None)
+
+    def answered(self, request: Request, answer: Answer) -> None:
+        """One that has the lock does not wait any more."""
+        if type(answer) is Granted and type(request) is Acquire:
+            self._waiting.pop(request.holder, None)
 
     def published(self, message: bytes) -> None:
         """A message on our channel."""

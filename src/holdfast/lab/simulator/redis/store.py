@@ -147,7 +147,9 @@ class RedisStore(Store):
         self._waiters.ask(requests)
         way = self._route.ask(requests, until)
         steps = self._one_round(way) if isinstance(way, FanOut) else way
-        return (yield from self._drive(steps))
+        answers = yield from self._drive(steps)
+        self._waiters.answered(requests[0], answers[0])
+        return answers
 
     def _one_round(self, single: FanOut) -> Generator[FanOut, None, Sequence[Answer]]:
         yield single

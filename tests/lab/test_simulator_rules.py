@@ -129,6 +129,10 @@ def each_lease_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
     releases_are_not_sent(patch)
 
 
+def inner_blocks_release(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseState, "depth", property(lambda self: 1, lambda self, depth: None))
+
+
 def any_repair_is_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Quorum, "_is_worth_repairing", lambda *_: True)
     patch.setattr(Quorum, "_extended", lambda *_: DONE)
@@ -162,6 +166,7 @@ CASES: list[tuple[str, Setup, Break]] = [
     ("lock unavailable after healing", REDIS, releases_are_not_sent),
     ("loss not reported", REDIS, each_lease_is_taken_for_lost),
     ("lost for no reason", REDIS, each_lease_is_taken_for_lost),
+    ("internal error", REDIS, inner_blocks_release),
     ("lease without a quorum", QUORUM, any_repair_is_sent),
     ("lock left behind", QUORUM, released_locks_are_repaired),
 ]

@@ -64,15 +64,19 @@ class Believed(NamedTuple):
     lease: Hold
 
 
-def overlaps(history: History) -> list[Finding]:
+def overlaps(history: History, broken_at: float = inf) -> list[Finding]:
     """Every stretch that began while another lease on the same name was valid, which it may not
     share the lock with.
 
     Of several others it names the one that was valid for longest. A lease that ends in the instant
-    in which the next begins does not overlap it.
+    in which the next begins does not overlap it. Nor is judged what began after an operator first
+    broke a lock: its holder learns of that later.
     """
     return [
-        finding for name, leases in history.leases().items() for finding in _sweep(name, leases)
+        finding
+        for name, leases in history.leases().items()
+        for finding in _sweep(name, leases)
+        if finding.at < broken_at
     ]
 
 
@@ -107,13 +111,14 @@ def _overlap(name: str, one: Believed, other: Believed) -> Finding:
     return Finding(TWO_HOLDERS, text, other.since, min(one.until, other.until), who)
 
 
-def disorder(history: History) -> list[Finding]:
+def disorder(history: History, broken_at: float = inf) -> list[Finding]:
     """Every grant whose fence is not greater than that of each earlier grant of the name; if it is
-    shared, of each earlier one that was not."""
+    shared, of each earlier one that was not. Once an operator has broken a lock, a valid lease may
+    not be on the engine any more, which is no proof of the order then."""
     findings: list[Finding] = []
     for name, leases in history.leases().items():
         for number, later in enumerate(leases):
-            wrong = [before for before in leases[:number] if _is_wrong(before, later)]
+            wrong = [each for each in leases[:number] if _is_wrong(each, later, broken_at)]
             if wrong:
                 findings.append(_not_greater(name, max(wrong, key=_fence), later))
     return findings
@@ -123,18 +128,18 @@ def _fence(lease: Hold) -> int:
     return lease.fence or 0
 
 
-def _is_wrong(before: Hold, later: Hold) -> bool:
+def _is_wrong(before: Hold, later: Hold, broken_at: float) -> bool:
     """Whether the fence of a lease that is known of later must be greater, and is not."""
     if before.fence is None or later.fence is None or before.fence < later.fence:
         return False
     if before.shares != 1 and later.shares != 1:
         return False
-    return before.fence == later.fence or _is_surely_before(before, later)
+    return before.fence == later.fence or _is_surely_before(before, later, broken_at)
 
 
-def _is_surely_before(before: Hold, later: Hold) -> bool:
+def _is_surely_before(before: Hold, later: Hold, broken_at: float) -> bool:
     known, known_later = before.at(Kind.GRANTED), later.at(Kind.GRANTED)
-    valid = known < before.ended and known_later < later.ended
+    valid = known < before.ended and known_later < min(later.ended, broken_at)
     return known < later.asked or (valid and before.ended <= known_later)
 
 

@@ -29,6 +29,11 @@ class TestOverlaps:
     def test_a_client_excludes_itself(self) -> None:
         assert len(overlaps(history(lease("A1", 7, 1, 9), lease("A2", 8, 2, 9)))) == 1
 
+    def test_once_a_lock_was_broken_its_holder_may_not_know_yet(self) -> None:
+        story = history(lease("A1", 7, 1, 9), lease("B1", 8, 2, 9))
+        assert overlaps(story, broken_at=2) == []
+        assert len(overlaps(story, broken_at=2.001)) == 1
+
     def test_the_same_instant(self) -> None:
         assert len(overlaps(history(lease("A1", 7, 1, 2), lease("B1", 8, 1, 2)))) == 1
 

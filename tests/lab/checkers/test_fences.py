@@ -46,6 +46,13 @@ class TestDisorder:
         at_once = [lease("A1", 8, 1, 9, asked=0), lease("B1", 7, 2, 9, asked=0)]
         assert disorder(history(*at_once)) == []
 
+    def test_once_a_lock_was_broken_a_valid_lease_may_be_an_earlier_one(self) -> None:
+        valid = lease("A1", 7, 5, 9, asked=1)
+        story = history(lease("B1", 8, 3, 4, asked=0), valid)
+        assert len(disorder(story)) == 1
+        assert disorder(story, broken_at=5) == []
+        assert len(disorder(history(lease("B1", 8, 0, 0.5), valid), broken_at=0)) == 1
+
     def test_the_same_fence_twice(self) -> None:
         (finding,) = disorder(history(lease("A1", 7, 1, 2), lease("B1", 7, 3, 4)))
         assert finding.text == (

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from holdfast.lab.simulator.engines import SimulatedEngine
 from holdfast.lab.simulator.faults import (
+    Break,
     Cancel,
     Close,
     Crash,
@@ -28,7 +29,9 @@ from holdfast.lab.simulator.faults import (
 )
 from holdfast.lab.simulator.record import Mark, When
 
-MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
+OF_VOTES = (Mark.SENT_RAISE, Mark.SENT_REPAIR)
+"""Only over a quorum."""
+MARKS = tuple(mark for mark in Mark if mark is not Mark.START and mark not in OF_VOTES)
 LATEST = 6
 """A fault waits for the nth event of its kind, with n up to this."""
 
@@ -41,8 +44,8 @@ KINDS: tuple[type[Fault], ...] = (
     *(Freeze,) * 2,
     *(Crash,) * 2,
     *(Reset,) * 2,
-    *(Refuse,) * 2,
-    *(Cancel, Close, Kill),
+    *(Refuse,) * 4,
+    *(Break, Cancel, Close, Kill),
 )
 """Those that matter most are there more than once."""
 
@@ -58,6 +61,8 @@ class Target:
     engine: SimulatedEngine
     kinds: tuple[type[Fault], ...]
     shares: tuple[int, ...]
+    marks: tuple[Mark, ...]
+    names: tuple[str, ...]
     nodes: int
     clients: int
     ttl: float
@@ -92,7 +97,7 @@ class Target:
     def moment(self, *marks: Mark, who: int | None = None) -> When:
         """An instant around an event, of one of these kinds if there are some."""
         random = self.random
-        mark = random.choice(marks or MARKS)
+        mark = random.choice(marks or self.marks)
         return When(mark, random.randint(1, LATEST), self.shift(mark), who)
 
     def shift(self, mark: Mark) -> float:
@@ -138,7 +143,9 @@ class Target:
             return Jump(when, nodes[0], -random.uniform(1, 100))
         if kind is Refuse:
             error, share = random.randrange(100), random.choice((1.0, 1.0, 0.5))
-            return Refuse(when, nodes, error, share, random.choice((AT_ONCE, AT_ONCE, lasting)))
+            return Refuse(when, nodes, error, share, random.choice((AT_ONCE, lasting)))
+        if kind is Break:
+            return Break(when, client, random.choice(self.names), random.random() < 0.5)
         if issubclass(kind, Outage):
             return kind(when, nodes, lasting)
         if issubclass(kind, (Cancel, Close)):

@@ -3,11 +3,17 @@ what each fault does to the clients, the servers and the network."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
+from holdfast.core.effects import Steps
+from holdfast.core.queries import break_lock, inspect
+from holdfast.errors import EngineUnavailable
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.network import LATEST
 from holdfast.lab.simulator.record import Record, When
 from holdfast.lab.simulator.server import BaseServer
 
@@ -254,6 +260,36 @@ class Cancel(Fault):
         yield None
 
 
+@dataclass(frozen=True, slots=True)
+class Break(Fault):
+    """An operator breaks a lock, by way of a client: for all its holders, or for the first one."""
+
+    client: int
+    name: str
+    whole: bool
+
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
+        client = run.clients[self.client]
+        run.broken_at = min(run.broken_at, run.record.timeline.now)
+        run.breaking += 1
+        run.note(client.name, f"breaks {self.name}")
+
+        def start() -> None:
+            client.start(self._break(run, client))
+
+        client.arrives(start)()
+        yield LATEST  # it may be carried out so late, and then another lease is broken
+
+    def _break(self, run: "FaultInjector", client: Client) -> Steps[None]:
+        with suppress(EngineUnavailable):
+            seen = yield from inspect(client.runtime, "", self.name)
+            if seen is not None:
+                holder = "" if self.whole else seen.holder
+                yield from break_lock(client.runtime, "", self.name, holder)
+            run.breaking -= 1
+            run.broken_until = run.record.timeline.now
+
+
 class FaultInjector:
     """What faults act on. It ends each when its time is over; `heal` ends all that are left."""
 
@@ -276,6 +312,12 @@ class FaultInjector:
         """Until when the faults so far disturb the run."""
         self.set_back = 0.0
         """By how much longer leases last, since clocks of nodes were set back."""
+        self.broken_at = inf
+        """When an operator first broke a lock: from then on, leases may overlap."""
+        self.broken_until = -inf
+        """When the last lock was broken."""
+        self.breaking = 0
+        """How many locks are being broken, or may be at any time, since the outcome is unknown."""
         self._healed = False
 
     def arm(self, faults: Sequence[Fault]) -> None:

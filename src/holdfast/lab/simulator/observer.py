@@ -51,6 +51,9 @@ class Turn:
         """For each node, how many requests it had answered with an error."""
         self.until = inf
         """The end of its lease, as of the last step."""
+        self.began = inf
+        """When what its lease rests on was sent: the acquire, or the last extension."""
+        self.is_backed = True
         self.knows_loss = False
         """Whether its client has learned of a loss."""
         self.ended_at = inf
@@ -169,10 +172,10 @@ class Observer:
 
     def _check_grant(self, turn: Turn, lease: LeaseState) -> None:
         now, name = self._timeline.now, turn.section.name
-        began = self._sent_at[turn.client.name, Acquire]
-        self._check_backing(turn, lease, began)
+        turn.began = began = self._sent_at[turn.client.name, Acquire]
+        self._check_backing(turn, lease)
         known = sum(server.knows(lease) or server.lost_data_at >= began for server in self._servers)
-        if known < self._quorum:
+        if known < self._quorum and not self._may_be_broken(turn):
             text = f"only {known} nodes know the fence {lease.fence}"
             self.find("fence without a quorum", text, turn.client.name)
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
@@ -201,7 +204,7 @@ class Observer:
         return alike and any(each.has_turn(key, other.holder) for each in self._servers)
 
     def look_at(self, client: Client) -> None:
-        """Check whether a client has extended a lease since the last step."""
+        """Check the leases of a client, and whether it has extended them since the last step."""
         for turn, lease in self._holding.items():
             if turn.client is not client:
                 continue
@@ -210,15 +213,17 @@ class Observer:
             if abs(until - before) > 1e-9:
                 self._check_extension(turn, lease, before)
                 self.add(turn, Kind.EXTENDED, until=until)
+            if lease.is_held(client.clock()):
+                self._check_backing(turn, lease)
 
     def _check_extension(self, turn: Turn, lease: LeaseState, before: float) -> None:
-        """Backed by a quorum, and not after its end."""
+        """Not after its end, and never to an earlier one."""
         late, who = self._timeline.now - before, turn.client.name
         if late > PRECISION:
             self.find("extended after its end", f"extended {late:.4f} s after its end", who)
         if turn.until < before - PRECISION:
             self.find("lease shortened", f"by {before - turn.until:.4f} s", who)
-        self._check_backing(turn, lease, self._sent_at[who, Extend])
+        turn.began = self._sent_at[who, Extend]
 
     def _lost(self, turn: Turn, lease: LeaseState) -> None:
         """A holder learns of a loss, which must have a reason."""
@@ -228,7 +233,7 @@ class Observer:
         section, knowing = turn.section, sum(each.knows(lease) for each in self._servers)
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
             self.find("lost for no reason", "all nodes were well", turn.client.name)
-        elif lease.why == TAKEN and knowing >= self._quorum:
+        elif lease.why == TAKEN and knowing >= self._quorum and not self._may_be_broken(turn):
             self.find("lost for no reason", "a quorum of nodes still has it", turn.client.name)
         self.add(turn, Kind.LOST)
 
@@ -237,6 +242,8 @@ class Observer:
         that its release was done."""
         self._free_since[turn.section.name] = self._timeline.now
         del self._holding[turn]
+        if lease.valid_until > lease.hold_until + PRECISION:
+            self.find("held past max_hold", f"until {turn.until:.4f}", turn.client.name)
         if lease.is_held(turn.client.clock()):
             self.add(turn, Kind.RELEASING)
 
@@ -319,17 +326,18 @@ class Observer:
         if later:
             self._check_later(turn)
 
-    def _check_backing(self, turn: Turn, lease: LeaseState, began: float) -> None:
+    def _check_backing(self, turn: Turn, lease: LeaseState) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
         a vote when they were asked. What they lose after that is the restart guard's task."""
+        if not turn.is_backed or self._may_be_broken(turn):
+            return
         backing = sum(
-            server.lost_data_at >= began
+            server.lost_data_at >= turn.began
             or (server.backs(lease, turn.until) and not self._may_have_lost(server))
             for server in self._servers
         )
-        if lease.valid_until > lease.hold_until + PRECISION:
-            self.find("held past max_hold", f"until {turn.until:.4f}", turn.client.name)
         if backing < self._quorum:
+            turn.is_backed = False
             text = f"until {turn.until:.4f}, which only {backing} nodes back"
             self.find("lease without a quorum", text, turn.client.name)
 
@@ -337,6 +345,10 @@ class Observer:
         """Whether it restarted so recently that a lease which it lost may still be valid."""
         young = self._timeline.now - server.lost_data_at < self._plan.max_ttl
         return young and self._plan.guard
+
+    def _may_be_broken(self, turn: Turn) -> bool:
+        """Whether an operator may have broken the lock since its holder last asked the servers."""
+        return bool(self._run.breaking) or turn.began <= self._run.broken_until
 
     def _is_calm(self, since: float) -> bool:
         """Whether no fault can have had an effect since that instant."""

@@ -4,7 +4,15 @@ and the same plan is the same run."""
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.lab.simulator.attacks import ALSO, ANYWHERE, KINDS, OVER_A_QUORUM, Target
+from holdfast.lab.simulator.attacks import (
+    ALSO,
+    ANYWHERE,
+    KINDS,
+    MARKS,
+    OF_VOTES,
+    OVER_A_QUORUM,
+    Target,
+)
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
@@ -44,6 +52,8 @@ class Section:
     """Halfway through its work, extend the lease to this ttl."""
     shares: int = 1
     """How many may hold the lock at once; 0: any number."""
+    again: bool = False
+    """For the second half of its work, take the lock again: it is reentrant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +127,10 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     is_quorum = setup.engine == "redis" and nodes > 1
     shares = (SHARES[:3] if is_quorum else SHARES) if setup.shared else SHARES[:1]
     kinds = (*KINDS, *ALSO.get(setup.engine, ()))
-    target = Target(random, simulated, kinds, shares, nodes, clients, ttl, seconds, not durable)
+    marks = (*MARKS, *OF_VOTES) if is_quorum else MARKS
+    target = Target(
+        random, simulated, kinds, shares, marks, NAMES, nodes, clients, ttl, seconds, not durable
+    )
     faults = _clocks(target, setup)
     attacks = OVER_A_QUORUM if is_quorum else ANYWHERE
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
@@ -198,4 +211,5 @@ def _section(target: Target, name: str) -> Section:
     extend_to = random.choice(choices) if random.random() < 0.25 else None
     own = simulated.ttl(min(ttl, max_hold) if max_hold else ttl)
     shares = random.choice(target.shares)
-    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to, shares)
+    again = random.random() < 0.15
+    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to, shares, again)

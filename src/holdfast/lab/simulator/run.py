@@ -96,6 +96,7 @@ class Simulation:
         timeline.run(plan.seconds)
         self.observer.closing = True
         self.injector.heal()
+        self.network.tail = 0.0
         within = plan.max_ttl + self.quarantine + self.injector.set_back + SLACK
         work = max(section.work for task in plan.tasks for section in task.sections)
         self._wait_for_all(timeline.now + (within + work) * (1 + len(plan.tasks)))
@@ -106,8 +107,8 @@ class Simulation:
         self.observer.check_leftovers()
         history = self.record.history
         judged = [
-            *overlaps(history),
-            *disorder(history),
+            *overlaps(history, self.injector.broken_at),
+            *disorder(history, self.injector.broken_at),
             *unnotified(history, TELL_WITHIN, timeline.now),
         ]
         return Run(plan, history, (*self.record.findings, *judged), self.injector.done)
@@ -179,6 +180,8 @@ def take(observer: Observer, client: Client, section: Section) -> Steps[None]:
     observer.granted(turn, lease)
     try:
         yield from _work(observer, turn, lease)
+    except LockLost as loss:
+        return (yield from _leave(observer, turn, lease, loss))
     except CancelledError as cancelled:
         yield from _leave(observer, turn, lease, cancelled)
         raise
@@ -194,7 +197,24 @@ def _work(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
             yield from extend(client.runtime, lease, section.extend_to)
             if not lease.is_held(client.clock()):
                 observer.find("loss not reported", "extended, and not held", client.name)
-    yield Sleep(client.clock() + section.work / 2)
+    if section.again and lease.is_held(client.clock()):
+        yield from _reenter(client, lease, section.work / 2)
+    else:
+        yield Sleep(client.clock() + section.work / 2)
+
+
+def _reenter(client: Client, lease: LeaseState, seconds: float) -> Steps[None]:
+    """Take it again for a while, as a reentrant `Lock` does. Leaving that releases nothing."""
+    lease.depth += 1
+    error: CancelledError | None = None
+    try:
+        yield Sleep(client.clock() + seconds)
+    except CancelledError as cancelled:
+        error = cancelled
+        raise
+    finally:
+        if begin_leave(client.runtime, lease, error) is not None:
+            client.fails(AssertionError("the inner block has released the lease"))
 
 
 def _leave(

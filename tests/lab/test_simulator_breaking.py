@@ -1,0 +1,52 @@
+"""The simulator: an operator breaks a lock."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.core.messages import DONE
+from holdfast.engines.redis.commands import Commands
+from holdfast.lab.history import Kind
+from holdfast.lab.simulator import Run, Setup, draw, play
+from holdfast.lab.simulator.faults import Break
+from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.record import Mark, When
+
+SETUPS = [
+    Setup(nodes=1),
+    Setup(nodes=3),
+    Setup(engine="etcd"),
+    Setup(engine="zookeeper"),
+    Setup(engine="sql"),
+]
+
+
+def broken(setup: Setup, *, shares: int = 1, whole: bool = True) -> Run:
+    """Client 0 has a lock, and client 1 waits for it, when client 2 breaks it."""
+    ttl = 2.0 if setup.engine == "zookeeper" else 1.0
+    works = Section(0.0, "job", None, ttl, True, None, 5.0, shares=shares)
+    waits = replace(works, rest=0.3, work=0.0, shares=1)
+    tasks = Task(0, (works,)), Task(1, (waits,))
+    fault = Break(When(Mark.GRANTED, 1, 0.5), 2, "job", whole)
+    plan = draw(0, replace(setup, clients=3))
+    return play(replace(plan, tasks=tasks, faults=(fault,), tail=0.0))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: f"{setup.engine}-{setup.nodes}")
+def test_the_waiter_gets_it_and_the_holder_learns_of_it(setup: Setup, whole: bool) -> None:
+    run = broken(setup, whole=whole)
+    assert run.findings == ()
+    assert run.faults["Break"] == 1
+    first, second, *_ = run.history.of(Kind.GRANTED)
+    [lost] = run.history.of(Kind.LOST)
+    assert (first.who, second.who, lost.who) == ("c0", "c1", "c0")
+    assert (first.fence or 0) < (second.fence or 0)
+    assert lost.at < first.at + 3
+
+
+def test_a_holder_that_is_not_told_at_its_next_renewal_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Commands, "_read_codes", lambda self, replies: [DONE] * len(replies))
+    assert "lease without a quorum" in {each.label for each in broken(SETUPS[0]).findings}

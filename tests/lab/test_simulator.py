@@ -151,7 +151,7 @@ def test_a_vote_that_failed_is_given_back_late_and_the_next_one_stands(late: flo
     ids=["nodes that lose data, without a guard", "clocks too far apart", "one node's clock, too"],
 )
 def test_what_the_algorithm_does_not_allow_for_is_found_out(setup: Setup, rule: str) -> None:
-    for seed in range(3000):
+    for seed in range(80, 3000):  # there is one soon
         if any(finding.label == rule for finding in play(draw(seed, setup)).findings):
             return
     pytest.fail("nothing was found")

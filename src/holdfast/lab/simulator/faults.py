@@ -270,6 +270,9 @@ class Break(Fault):
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
+        if client.crashed or client.runtime.closed:
+            yield None
+            return
         run.broken_at = min(run.broken_at, run.record.timeline.now)
         run.breaking += 1
         run.note(client.name, f"breaks {self.name}")
@@ -315,7 +318,7 @@ class FaultInjector:
         self.broken_at = inf
         """When an operator first broke a lock: from then on, leases may overlap."""
         self.broken_until = -inf
-        """When the last lock was broken."""
+        """When the last answer came to a request to break a lock."""
         self.breaking = 0
         """How many locks are being broken, or may be at any time, since the outcome is unknown."""
         self._healed = False

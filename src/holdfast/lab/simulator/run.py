@@ -96,7 +96,7 @@ class Simulation:
         timeline.run(plan.seconds)
         self.observer.closing = True
         self.injector.heal()
-        self.network.tail = 0.0
+        self.network.tail = 0.0  # or the probe, too, might wait for messages for seconds
         within = plan.max_ttl + self.quarantine + self.injector.set_back + SLACK
         work = max(section.work for task in plan.tasks for section in task.sections)
         self._wait_for_all(timeline.now + (within + work) * (1 + len(plan.tasks)))

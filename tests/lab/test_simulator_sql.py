@@ -10,7 +10,7 @@ from holdfast.engines.sql.dialect import Results, Statement, Text
 from holdfast.engines.sql.waiters import LONGEST_LIFE
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Plan, Setup, draw, play
-from holdfast.lab.simulator.faults import Cancel, Fault, Freeze, Jump, Kill, Refuse
+from holdfast.lab.simulator.faults import Cancel, Cut, Fault, Freeze, Jump, Kill, Pause, Refuse
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.run import Simulation
@@ -69,6 +69,23 @@ def test_what_is_from_before_the_clock_was_set_back_is_not_left_behind() -> None
     run = play(replace(plan, max_ttl=2.0, tasks=(Task(0, turns),), faults=faults, tail=0.0))
     assert run.findings == ()
     assert run.faults == {"Jump": 1, "Refuse": 1}
+
+
+def test_what_was_offered_to_a_client_that_is_stopped_for_a_ttl_is_not_left_behind() -> None:
+    """Client 1 is behind a pooler. It is cancelled while it polls, and stopped until its release is
+    given up; meanwhile it is offered the lock, for longer than its ttl."""
+    waits = Section(0.005, "job", None, 0.5, True, None, 0.0)
+    works = replace(waits, rest=0.0, work=0.3)
+    polls = When(Mark.SENT_ACQUIRE, 4, 0.0, 1)
+    faults = (
+        Cut(polls, 1, (0,), 0.5, to=True, back=False),
+        Cancel(polls, 1),
+        Pause(polls, 1, 1.1, timers_first=False),
+    )
+    plan = replace(draw(0, replace(SQL, clients=2)), max_ttl=2.0, tail=0.0, faults=faults)
+    run = play(replace(plan, tasks=(Task(1, (waits,)), Task(0, (works,)))))
+    assert run.findings == ()
+    assert run.faults == {"Cut": 1, "Cancel": 1, "Pause": 1}
 
 
 @pytest.mark.parametrize("nth", [3, 4])

@@ -301,6 +301,8 @@ class Observer:
             if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
                 self._check_later(turn)
             return  # else it is not sent again, and expires
+        if turn.client.resumed_at >= turn.ended_at + turn.spec.ttl:
+            return  # it was stopped until its release was given up
         later, refused = False, dict[str, str]()  # what is left, by node
         links = turn.client.store.connections
         breaks = [(link.breaks, link.server.run) for link in links]

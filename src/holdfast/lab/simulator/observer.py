@@ -294,15 +294,14 @@ class Observer:
     def _check_tidy(self, turn: Turn) -> None:
         """Nothing may be left on a node that has answered every message of the turn. Over a quorum,
         a minority may have refused to release the lock: there it expires."""
-        if turn.client.crashed:
+        stopped_for_ttl = turn.client.resumed_at >= turn.ended_at + turn.spec.ttl
+        if turn.client.crashed or stopped_for_ttl:  # its release was given up
             return
         if turn.client.runtime.pending.find(turn.attempt) is not None:
             # Its release is behind another one, which waits for nodes that do not answer.
             if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
                 self._check_later(turn)
             return  # else it is not sent again, and expires
-        if turn.client.resumed_at >= turn.ended_at + turn.spec.ttl:
-            return  # it was stopped until its release was given up
         later, refused = False, dict[str, str]()  # what is left, by node
         links = turn.client.store.connections
         breaks = [(link.breaks, link.server.run) for link in links]

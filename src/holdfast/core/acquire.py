@@ -229,9 +229,8 @@ class Contender:
             give_up_at = heals_at + self.spec.ttl
         if now - min(self.failing_since, self.began) >= REPORT_AFTER and now < give_up_at:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
-        longest = (
-            OFFER / 2 if self.is_waiting else LONGEST_PAUSE
-        )  # or an offer would lapse meanwhile
+        # A waiter asks again before an offer to it would lapse.
+        longest = OFFER / 2 if self.is_waiting else LONGEST_PAUSE
         pause = pause_after(self.failures, self.runtime.uniform, longest=longest)
         self.failures += 1
         return Failing(now + pause, give_up_at, answer)

@@ -78,7 +78,7 @@ class Locks:
                 return [granted]
             if not request.queue:
                 decisive = _decisive(before, shares)
-                if request.once and not (yield from self._is_held(decisive, claim, asked_at)):
+                if not (yield from self._is_held(decisive, claim, asked_at)):
                     continue
                 yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)

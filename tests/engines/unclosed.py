@@ -1,17 +1,21 @@
 """A program that takes locks, waits for one, and ends without a word: `... URL sync|async`."""
 
 import asyncio
+import os
 import sys
 
 import holdfast
 
 TTL = 60.0
 
+NAME, ANOTHER = f"unclosed by {os.getpid()}", f"another of {os.getpid()}"
+"""Of no other run, whose leases may last on."""
+
 
 def take(url: str) -> None:
     client, other = holdfast.Client(url, ttl=TTL), holdfast.Client(url, ttl=TTL)
-    leases = [client.lock("unclosed").acquire(), client.lock("another", ttl=TTL / 2).acquire()]
-    waited = other.lock("unclosed").acquire(timeout=0.1)
+    leases = [client.lock(NAME).acquire(), client.lock(ANOTHER, ttl=TTL / 2).acquire()]
+    waited = other.lock(NAME).acquire(timeout=0.1)
     print(all(leases) and waited is None, flush=True)
     end(client, other, leases)
 
@@ -19,10 +23,10 @@ def take(url: str) -> None:
 async def take_async(url: str) -> None:
     client, other = holdfast.AsyncClient(url, ttl=TTL), holdfast.AsyncClient(url, ttl=TTL)
     leases = [
-        await client.lock("unclosed").acquire(),
-        await client.lock("another", ttl=TTL / 2).acquire(),
+        await client.lock(NAME).acquire(),
+        await client.lock(ANOTHER, ttl=TTL / 2).acquire(),
     ]
-    waited = await other.lock("unclosed").acquire(timeout=0.1)
+    waited = await other.lock(NAME).acquire(timeout=0.1)
     print(all(leases) and waited is None, flush=True)
     end(client, other, leases)
 

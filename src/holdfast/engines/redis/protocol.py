@@ -36,7 +36,7 @@ NOT_THE_MASTER = ("READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING")
 Sentinel, or a name in the DNS, may lead to another server by now."""
 
 REFUSED = (
-    *("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR unknown command"),
+    *("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "unknown command"),
     *("ACL failure in script", "can't run this command", "can't access at least one"),
     *("DB index is out of range", "WRONGTYPE", "DENIED"),
 )

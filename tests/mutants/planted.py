@@ -64,6 +64,27 @@ PLANTED = [
         "is_notified = self.queue",
         CORE_ACQUIRE,
     ),
+    Mutant(
+        "a first request whose place is unknown leaves it",
+        "core/acquire.py",
+        "        now = self.runtime.clock()\n        self.needs_cleanup = True",
+        "        now = self.runtime.clock()",
+        CORE_ACQUIRE,
+    ),
+    Mutant(
+        "threads: each lost lease has a thread for its callbacks",
+        "drivers/threads.py",
+        "if len(self._callbacks) < MOST_CALLBACKS:",
+        "if True:",
+        "tests/drivers/test_renewer.py",
+    ),
+    Mutant(
+        "Redis: a holder is remembered as a waiter",
+        "engines/redis/waiters.py",
+        "        if type(answer) is Granted and type(request) is Acquire:",
+        "        if False:",
+        "tests/engines/redis/test_queue.py",
+    ),
     # core: several at once
     Mutant(
         "several locks are taken in the order given",

@@ -82,6 +82,7 @@ def test_a_holder_is_stuck_while_nodes_fail(browser: Any, tmp_path: Path) -> Non
         page = Page(browser, link.partition("?")[0])
         page.driver.get(link)
 
+        page.find("#examine").click()
         page.shows("none to spare")
         text = page.text()
         assert f"{stopped.address}" in text

@@ -45,6 +45,13 @@ def test_the_waiter_gets_it_and_the_holder_learns_of_it(setup: Setup, whole: boo
     assert lost.at < first.at + 3
 
 
+def test_it_may_be_broken_before_its_holder_learns_that_it_has_it() -> None:
+    """The holder had its place; it is broken while the holder waits for the leader."""
+    run = play(draw(534910682, Setup(engine="zookeeper", shared=True)))
+    assert run.faults["Break"] == 1
+    assert run.findings == ()
+
+
 def test_a_holder_that_is_not_told_at_its_next_renewal_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

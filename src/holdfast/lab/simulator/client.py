@@ -61,6 +61,8 @@ class Client:
         """Called after each step."""
         self.sent: Callable[[Sequence[Any]], None] = lambda requests: None
         """Called with the requests that it sends."""
+        self.asked_at: dict[type, float] = {}
+        """By kind of request, when it last asked its store."""
         self.internal_error: Callable[[str], None] = lambda text: None
         """Called with what must not happen."""
         self._holders = 0
@@ -178,6 +180,7 @@ class Client:
             self.at(effect.until, lambda: resume(None))
 
     def ask(self, ask: Ask, resume: Resumption) -> None:
+        self.asked_at[type(ask.requests[0])] = self.timeline.now
         self.store.ask(ask.requests, ask.until, resume)
 
     def _wait(self, wait: Wait, resume: Resumption) -> None:

@@ -53,6 +53,8 @@ class Turn:
         """The end of its lease, as of the last step."""
         self.began = inf
         """When what its lease rests on was sent: the acquire, or the last extension."""
+        self.counts_from = inf
+        """When its client asked for that, which may have taken more than one exchange."""
         self.is_backed = True
         self.knows_loss = False
         """Whether its client has learned of a loss."""
@@ -173,6 +175,7 @@ class Observer:
     def _check_grant(self, turn: Turn, lease: LeaseState) -> None:
         now, name = self._timeline.now, turn.section.name
         turn.began = began = self._sent_at[turn.client.name, Acquire]
+        turn.counts_from = turn.client.asked_at[Acquire]
         self._check_backing(turn, lease)
         known = sum(server.knows(lease) or server.lost_data_at >= began for server in self._servers)
         if known < self._quorum and not self._may_be_broken(turn):
@@ -224,6 +227,7 @@ class Observer:
         if turn.until < before - PRECISION:
             self.find("lease shortened", f"by {before - turn.until:.4f} s", who)
         turn.began = self._sent_at[who, Extend]
+        turn.counts_from = turn.client.asked_at[Extend]
 
     def _lost(self, turn: Turn, lease: LeaseState) -> None:
         """A holder learns of a loss, which must have a reason."""
@@ -348,8 +352,8 @@ class Observer:
         return young and self._plan.guard
 
     def _may_be_broken(self, turn: Turn) -> bool:
-        """Whether an operator may have broken the lock since its holder last asked the servers."""
-        return bool(self._run.breaking) or turn.began <= self._run.broken_until
+        """Whether an operator may have broken the lock since its holder last asked for it."""
+        return bool(self._run.breaking) or turn.counts_from <= self._run.broken_until
 
     def _is_calm(self, since: float) -> bool:
         """Whether no fault can have had an effect since that instant."""

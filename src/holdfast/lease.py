@@ -108,8 +108,9 @@ class BaseLease(NotPicklable, Generic[D]):
     def on_lost(self, callback: Callable[[Self], object]) -> None:
         """Call `callback` with this lease, once, when it is lost; at once if it is lost already.
 
-        It is called from a thread of its own, or from the event loop, which it must not block. It
-        is not called for a lease that is released. What it raises is only logged.
+        It is called from a thread for callbacks (of which there are up to 32), or from the event
+        loop, which it must not block. It is not called for a lease that is released. What it raises
+        is only logged.
         """
         check_callback(callback)
         myself = ref(self)  # the renewer must not keep a dropped lease alive

@@ -8,7 +8,7 @@ Rules:
    confirmed is sent by the renewer.
 2. Notifications are remembered from `subscribe` to `unsubscribe`, so an early one is not missed.
 3. A client has two daemon threads, started with its first lease: the renewer, which sends, and the
-   watcher, which waits for deadlines. Users' callbacks run in threads of their own.
+   watcher, which waits for deadlines. Users' callbacks have other threads.
 4. The renewer closes the client, too: `close()` sets a flag and waits for it. It does not wait if
    it is called by a signal handler in the middle of an operation of the same thread.
 5. A forked child starts anew: no threads, no leases, fresh locks.

@@ -56,7 +56,7 @@ class Versioned(NamedTuple):
 
 
 # The secret to its last digit: what other programs write may have slashes and numbers in it, too.
-# The number of an attempt may follow (see `attempt`).
+# The number of an attempt may follow (see `messages.ATTEMPT`).
 _HOLDER = re.compile(r"([^/]+)/([0-9]{1,10})/([^/+]+)(?:\+([^/]*))?/([0-9a-f]{32})(?:#[0-9]+)?")
 
 _TIMED = re.compile(r"([0-9a-f]{12})fa57[0-9a-f]{16}")

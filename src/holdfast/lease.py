@@ -271,8 +271,8 @@ class Lease(BaseLease[ThreadDriver]):
         return None
 
     def release(self) -> None:
-        """Release it, from any thread. If the engine is unreachable (`EngineUnavailable`), the
-        client keeps trying in the background; a second call tries again, too."""
+        """Release it, from any thread. If the engine is unreachable (`EngineUnavailable`), it is
+        not yours any more all the same, and the client keeps trying in the background."""
         depth = self._state.depth
         try:
             self._release()

@@ -80,8 +80,6 @@ class LeaseState:
     facade: Callable[[], object] | None = None
     """Returns what the callbacks are called with. It is weak: the driver keeps the object alive
     until it has called them."""
-    release_failed = False
-    """Whether `release()` raised because the engine was unreachable; it may be repeated."""
 
     def __init__(
         self,

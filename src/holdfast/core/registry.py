@@ -36,8 +36,7 @@ class Registry:
         self._leases.pop(holder_of(lease.holder), None)
 
     def inherit(self) -> None:
-        """This is a forked child: all of them are the parent's, also those that are lost, or whose
-        release failed."""
+        """This is a forked child: all of them are the parent's, also those that are lost."""
         for reference in list(self._leases.values()):
             lease = reference()
             if lease is not None:

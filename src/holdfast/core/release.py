@@ -14,7 +14,7 @@ from holdfast.core.holding import (
     unavailable,
     wake_for_pending,
 )
-from holdfast.core.lease_state import CLOSED, HELD, LOST, RELEASED, TAKEN, LeaseState, LockSpec
+from holdfast.core.lease_state import CLOSED, HELD, LOST, TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import DONE, Failed, NotYours, Release
 from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable, LockLost
@@ -33,12 +33,6 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
     with runtime.mutex:
         now = runtime.clock()
         if not lease.is_held(now):
-            if lease.state is RELEASED and lease.release_failed:  # the user tries again
-                release = runtime.pending.find(lease.holder)
-                if release is None:  # the renewer has delivered it meanwhile
-                    lease.release_failed = False
-                    runtime.registry.remove(lease)
-                return release
             if lease.state is HELD:
                 mark_lost(runtime, lease, lease.why_expired())
             lease.require_held(now)
@@ -59,7 +53,7 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
 def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Steps[None]:
     """Send a release that has begun; raise if the engine did not confirm it, or if the lease was
     lost before."""
-    spec, holder, is_repetition = lease.spec, lease.holder, lease.release_failed
+    spec, holder = lease.spec, lease.holder
     until = runtime.clock() + spec.request_timeout
     sending = Ask((release,), until)
     try:
@@ -73,9 +67,6 @@ def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Ste
         _leave_to_renewer(runtime, holder)
         raise
     if type(answer) is Failed:
-        with runtime.mutex:
-            lease.release_failed = True
-            runtime.registry.add(lease)  # for a forked child, see `Registry.inherit`
         _leave_to_renewer(runtime, holder)
         left = max(0.0, lease.valid_until - runtime.clock())
         raise unavailable(
@@ -85,10 +76,7 @@ def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Ste
         )
     with runtime.mutex:
         runtime.pending.confirm(holder)
-        if is_repetition:
-            lease.release_failed = False
-            runtime.registry.remove(lease)
-        elif type(answer) is NotYours:
+        if type(answer) is NotYours:
             mark_lost(runtime, lease, TAKEN)
     if lease.state is LOST:
         raise lease.loss()

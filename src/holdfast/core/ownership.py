@@ -9,9 +9,10 @@
    ended left behind, as `asyncio.wait_for` does; else a `release()` too many would end the valid
    lease of another thread.
 5. A `with` is known by the frame that it stands in: leaving it means the lease that it was entered
-   with, on whichever thread that happens. (Where an `__enter__` of a user's own enters it, that
-   frame ends, and its memory is used again: so its code is compared as well, and of two blocks
-   that fit, the caller's own is meant.)
+   with, on whichever thread that happens. (A framework may enter generators on one thread and
+   leave them on another: of two that hold a semaphore, each releases its own slot.) Where an
+   `__enter__` of a user's own enters it, that frame ends, and its memory is used again: so its code
+   is compared as well, and of two blocks that fit, the caller's own is meant.
 6. Where the frames differ (`ExitStack`, `Condition`), leaving means the caller's innermost block,
    else the only open one, else it is refused.
 7. If a block released its lease and took the lock again (`Condition.wait`), leaving it means the
@@ -36,7 +37,8 @@ Place: TypeAlias = tuple[int, CodeType]
 
 
 def place_of(frame: FrameType) -> Place:
-    """A frame, without keeping it alive."""
+    """A frame, without keeping it alive: it may refer to the lock, and a lock that is dropped must
+    not have to wait for the garbage collector."""
     return id(frame), frame.f_code
 
 

@@ -2,6 +2,11 @@
 
 Several threads or tasks may use one object at once: each block is left with what it was entered
 with. A function is checked when it is decorated, not when it runs.
+
+A Ctrl-C may come between any two lines, and whenever a function of Python begins or ends. So where
+a method for threads (here, and of locks and leases) acquires or releases, all that it does stands
+in one `try`, and what it has come to know in variables before it; its `except` leaves the rest to
+the renewer. To call a helper that has the `try` would be one more place for a Ctrl-C.
 """
 
 import functools

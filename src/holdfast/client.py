@@ -4,7 +4,6 @@ asyncio."""
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from math import inf
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from holdfast.cell import AsyncCell, Cell
@@ -29,9 +28,10 @@ from holdfast.options import (
     check_holder,
     check_hooks,
     check_label,
+    check_max_hold,
+    check_min_hold,
     check_name,
     check_names,
-    check_number,
     check_positive,
     check_text,
     check_timeout,
@@ -192,17 +192,9 @@ class BaseClient(NotPicklable, Generic[D]):
         name = check_name(name)
         ttl = self._ttl if ttl is None else self._engine.check_ttl(ttl)
         if max_hold is not None:
+            max_hold = check_max_hold(max_hold, self.guarantees.min_ttl)
             # A lease that must end before its ttl is over is a lease of a shorter ttl.
-            max_hold = check_positive("max_hold", max_hold)
-            if max_hold < self.guarantees.min_ttl:
-                least = self.guarantees.min_ttl
-                raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
             ttl = min(ttl, self._engine.check_ttl(min(ttl, max_hold)))
-        longest = min(ttl if not renew else inf, inf if max_hold is None else max_hold)
-        if check_number("min_hold", min_hold) < 0 or min_hold > longest:
-            of = "max_hold" if max_hold == longest else "ttl, since it is not renewed"
-            limit = "" if longest == inf else f", and at most {longest:g}, its {of}"
-            raise ValueError(f"min_hold: must be 0 or more{limit}; got {min_hold!r}")
         return LockSpec(
             key=self._options.prefix + name,
             prefix=self._options.prefix,
@@ -212,7 +204,7 @@ class BaseClient(NotPicklable, Generic[D]):
             retry=self._retry(retry),
             request_timeout=self._engine.request_timeout(ttl),
             label=self._options.label if label is None else check_label(label),
-            min_hold=min_hold,
+            min_hold=check_min_hold(min_hold, None if renew else ttl, max_hold),
         )
 
 

@@ -283,6 +283,25 @@ def check_ttl(value: Any, lowest: float, highest: float, step: float) -> float:
     return ceil(number / step) * step if step else number
 
 
+def check_max_hold(value: Any, least: float) -> float:
+    """How long a lease may be held."""
+    number = check_positive("max_hold", value)
+    if number < least:
+        raise ValueError(f"max_hold: must be at least {least:g} seconds, got {value!r}")
+    return number
+
+
+def check_min_hold(value: Any, ttl: float | None, max_hold: float | None) -> float:
+    """How long a release waits; `ttl`: that of a lease which is not renewed."""
+    number = check_number("min_hold", value)
+    limits = {ttl: "ttl, since it is not renewed", max_hold: "max_hold"}
+    longest = min((each for each in limits if each is not None), default=inf)
+    if not 0 <= number <= longest:
+        limit = "" if longest == inf else f", and at most {longest:g}, its {limits[longest]}"
+        raise ValueError(f"min_hold: must be 0 or more{limit}; got {value!r}")
+    return number
+
+
 def nearest_ttl(wanted: float, lowest: float, highest: float, step: float) -> float:
     """The ttl nearest to the wanted one that an engine allows.
 

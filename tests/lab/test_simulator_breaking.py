@@ -45,10 +45,18 @@ def test_the_waiter_gets_it_and_the_holder_learns_of_it(setup: Setup, whole: boo
     assert lost.at < first.at + 3
 
 
-def test_it_may_be_broken_before_its_holder_learns_that_it_has_it() -> None:
-    """The holder had its place; it is broken while the holder waits for the leader."""
-    run = play(draw(534910682, Setup(engine="zookeeper", shared=True)))
-    assert run.faults["Break"] == 1
+@pytest.mark.parametrize(
+    ("seed", "setup"),
+    [
+        (534910682, Setup(engine="zookeeper", shared=True)),
+        (733542691, Setup(engine="etcd")),
+    ],
+    ids=["zookeeper", "etcd"],
+)
+def test_it_may_be_broken_before_its_holder_learns_that_it_has_it(seed: int, setup: Setup) -> None:
+    """The holder had its place; it is broken while the holder waits for the last reply."""
+    run = play(draw(seed, setup))
+    assert run.faults["Break"]
     assert run.findings == ()
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from holdfast.core.effects import Ask, Effect, Sleep, Steps, Wait
 from holdfast.core.lease_state import LeaseState
+from holdfast.core.messages import Acquire, Extend, holder_of
 from holdfast.core.release import lose_all, send_last
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, Runtime
@@ -61,8 +62,8 @@ class Client:
         """Called after each step."""
         self.sent: Callable[[Sequence[Any]], None] = lambda requests: None
         """Called with the requests that it sends."""
-        self.asked_at: dict[type, float] = {}
-        """By kind of request, when it last asked its store."""
+        self.asked_at: dict[tuple[str, type], float] = {}
+        """By holder and kind of request, when it last asked its store."""
         self.internal_error: Callable[[str], None] = lambda text: None
         """Called with what must not happen."""
         self._holders = 0
@@ -180,7 +181,9 @@ class Client:
             self.at(effect.until, lambda: resume(None))
 
     def ask(self, ask: Ask, resume: Resumption) -> None:
-        self.asked_at[type(ask.requests[0])] = self.timeline.now
+        for request in ask.requests:
+            if isinstance(request, (Acquire, Extend)):
+                self.asked_at[holder_of(request.holder), type(request)] = self.timeline.now
         self.store.ask(ask.requests, ask.until, resume)
 
     def _wait(self, wait: Wait, resume: Resumption) -> None:

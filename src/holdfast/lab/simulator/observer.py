@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from holdfast.core.lease_state import TAKEN, LeaseState, LockSpec
-from holdfast.core.messages import OFFER, Acquire, Extend, Release, ToNode
+from holdfast.core.messages import OFFER, Acquire, Extend, Release, ToNode, holder_of
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
@@ -103,7 +103,7 @@ class Observer:
         self._free_since: dict[str, float] = {}
         """By lock, when it was last released or lost."""
         self._sent_at: dict[tuple[str, type], float] = {}
-        """By client and kind of request, when it was last sent."""
+        """By holder and kind of request, when it was last sent."""
         self._released: set[str] = set()
         """Holders for which a release was sent."""
         self._tries: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=MOST_TRIES))
@@ -120,8 +120,9 @@ class Observer:
         """A client sends requests. Remember when; check that no waiter is busy."""
         kind, plan = type(requests[0]), self._plan
         self._record.sent(kind.__name__, client.number)
-        self._sent_at[client.name, kind] = self._timeline.now
         for request in requests:
+            if isinstance(request, (Acquire, Extend)):
+                self._sent_at[holder_of(request.holder), kind] = self._timeline.now
             if isinstance(request, Release):
                 self._released.add(request.holder)
                 self._gives_up(request.holder)
@@ -174,8 +175,8 @@ class Observer:
 
     def _check_grant(self, turn: Turn, lease: LeaseState) -> None:
         now, name = self._timeline.now, turn.section.name
-        turn.began = began = self._sent_at[turn.client.name, Acquire]
-        turn.counts_from = turn.client.asked_at[Acquire]
+        turn.began = began = self._sent_at[turn.holder, Acquire]
+        turn.counts_from = turn.client.asked_at[turn.holder, Acquire]
         self._check_backing(turn, lease)
         known = sum(server.knows(lease) or server.lost_data_at >= began for server in self._servers)
         if known < self._quorum and not self._may_be_broken(turn):
@@ -226,8 +227,8 @@ class Observer:
             self.find("extended after its end", f"extended {late:.4f} s after its end", who)
         if turn.until < before - PRECISION:
             self.find("lease shortened", f"by {before - turn.until:.4f} s", who)
-        turn.began = self._sent_at[who, Extend]
-        turn.counts_from = turn.client.asked_at[Extend]
+        turn.began = self._sent_at[turn.holder, Extend]
+        turn.counts_from = turn.client.asked_at[turn.holder, Extend]
 
     def _lost(self, turn: Turn, lease: LeaseState) -> None:
         """A holder learns of a loss, which must have a reason."""

@@ -12,8 +12,8 @@ CREATE TABLE IF NOT EXISTS holdfast_fences (
 import os
 
 from holdfast.engines import default_url, open_engine
-from holdfast.engines.sql import fences
 from holdfast.engines.sql.adapters import MYSQL, POSTGRESQL, SQLITE
+from holdfast.fence import DDL
 from holdfast.options import read_options
 
 __all__ = ["ddl"]
@@ -38,7 +38,7 @@ def ddl(url: str | None = None) -> str:
         raise ValueError(f"url: {options.shown} is not a database with tables")
     parts = [
         "-- The greatest fences seen by holdfast.fence.check.",
-        fences.ddl(database),
+        DDL[database],
     ]
     if engine.ddl:
         parts = ["-- Locks and cells.", engine.ddl, "", *parts]

@@ -822,14 +822,14 @@ PLANTED = [
     ),
     Mutant(
         "PostgreSQL: the doctor takes a standby for a primary",
-        "engines/sql/postgres/examine.py",
+        "engines/sql/examine.py",
         'if ask("SELECT pg_is_in_recovery()")[0]:',
         "if False:",
         "tests/engines/sql/test_postgres_faults.py -k a_standby_says",
     ),
     Mutant(
         "MariaDB: the doctor does not see that a server is read-only",
-        "engines/sql/mysql/examine.py",
+        "engines/sql/examine.py",
         'if ask("SELECT @@global.read_only")[0]:',
         "if False:",
         "tests/engines/sql/mysql/test_faults.py -k cannot_be_written",

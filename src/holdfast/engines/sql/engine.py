@@ -1,7 +1,6 @@
 """From a URL, or a user's own way of connecting, to the engine of an SQL server."""
 
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult
 
@@ -56,12 +55,11 @@ def server_engine(
     connect: Connect,
     statements: Statements,
     guard: SqlGuard,
-    examination: str,
     waiters: Callable[[StoreHost, Callable[[float], Any]], Waiters] = (
         lambda host, connect: Waiters(host.clock, host.notify)
     ),
 ) -> Engine:
-    """The engine of a server. `examination`: the module with what is to be said of it."""
+    """The engine of a server, which has the kind of database that the guard is for."""
 
     def open_by(clock: Clock, until: float) -> Connection:
         try:
@@ -80,13 +78,12 @@ def server_engine(
     def examine(ttl: float) -> Iterable[Finding]:
         from holdfast.engines.sql.examine import examine
 
-        own = import_module(examination)
-        return examine(open_by, node, own.READ_CLOCK, own.checks, ttl)
+        return examine(open_by, node, guard.database, ttl)
 
     def nodes() -> Sequence[NodeInfo]:
         from holdfast.engines.sql.examine import nodes
 
-        return nodes(open_by, node, import_module(examination).READ_CLOCK)
+        return nodes(open_by, node, guard.database)
 
     return Engine(
         guarantees,

@@ -72,7 +72,6 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
         connect,
         statements,
         mysql_guard(statements.names["leases"]),
-        "holdfast.engines.sql.mysql.examine",
     )
 
 

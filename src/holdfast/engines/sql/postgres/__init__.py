@@ -61,7 +61,6 @@ def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engi
         connect,
         statements,
         postgresql_guard(statements.names["leases"]),
-        "holdfast.engines.sql.postgres.examine",
         lambda host, connect: ListeningWaiters(
             host.clock, host.notify, partial(Listener, host.clock, connect)
         ),

@@ -89,7 +89,7 @@ INSERT INTO holdfast_fences (name, fence) VALUES (:name, :fence)
 ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
 RETURNING fence""",
 }
-"""Raises the greatest fence of `:name` (`:hex`: the same as UTF-8 in hex) to `:fence`, and gives it;
+"""Raises the greatest fence of `:name` (`:hex`: the same as UTF-8 in hex) to `:fence`, and gives it.
 MariaDB has to be asked for it."""
 
 _MYSQL_READ = "SELECT fence FROM holdfast_fences WHERE name = UNHEX(:hex) FOR UPDATE"
@@ -106,7 +106,8 @@ def _check(adapter: Adapter, name: str, fence: int) -> Calls[None]:
     same name run one after the other."""
     database = adapter.database
     if database == POSTGRESQL:  # there, a failed statement would end the transaction
-        if (yield from adapter.execute(_POSTGRESQL_EXISTS, {})) != [(True,)]:
+        [(exists,)] = yield from adapter.execute(_POSTGRESQL_EXISTS, {})
+        if not exists:
             yield from adapter.execute(_POSTGRESQL_LOCK, {})
             yield from _create(adapter)
     try:

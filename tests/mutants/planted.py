@@ -632,7 +632,7 @@ PLANTED = [
     ),
     Mutant(
         "SQL: a share is not offered when the last holder's time is over",
-        "engines/sql/shares.py",
+        "engines/sql/dialect.py",
         "is_free = not self.owner or not self.remaining",
         "is_free = not self.owner or self.is_shared and not self.remaining",
         "tests/engines/sql/test_shares.py -k after_a_crash",
@@ -921,7 +921,7 @@ PLANTED = [
     ),
     Mutant(
         "SQL: the server's clock in the wrong unit",
-        "engines/sql/shares.py",
+        "engines/sql/dialect.py",
         "            max(0, remaining or 0) / MICROSECONDS,\n",
         "            max(0, remaining or 0) / 1000,\n",
         contract("sqlite", "store"),

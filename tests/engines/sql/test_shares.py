@@ -28,6 +28,7 @@ from holdfast.core.messages import (
 from holdfast.engines.sql.commands import POLL, Commands
 from holdfast.engines.sql.dialect import (
     LEASES,
+    MARKER,
     MICROSECONDS,
     BootClock,
     Command,
@@ -38,7 +39,6 @@ from holdfast.engines.sql.dialect import (
     Text,
 )
 from holdfast.engines.sql.mysql import commands as mysql
-from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sqlite
 from holdfast.engines.sql.sqlite.connection import rows_of
 from holdfast.engines.sql.waiters import Waiters

@@ -4,7 +4,7 @@ Tables:
 
     leases    name, holder (null: free), shares, fence, ttl, expires, offered, queued
     waiters   name, place, holder, shares, listener, alive_until
-    members   name, holder, shares, ttl, expires, offered: see `holdfast.engines.sql.shares`
+    members   name, holder, shares, ttl, expires, offered: see `holdfast.engines.sql.statements`
     cells     name, value, is_text, version
 
 A command yields statements and is sent their rows. Several statements yielded together are one
@@ -56,6 +56,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.records import Versioned
 from holdfast.engines.sql.dialect import (
+    MARKER,
     MICROSECONDS,
     BootClock,
     Command,
@@ -63,11 +64,11 @@ from holdfast.engines.sql.dialect import (
     Results,
     Row,
     ServerClock,
+    State,
     Statement,
     Text,
     as_text,
 )
-from holdfast.engines.sql.shares import MARKER, State
 from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2

@@ -12,6 +12,9 @@ MICROSECONDS = 1_000_000
 LEASES = "holdfast_leases"
 CELLS = "holdfast_cells"
 
+MARKER = "(shared)"
+"""The holder in the row of a shared lock. Holder ids are longer."""
+
 VERSION = 4
 """Of a server's tables."""
 
@@ -83,6 +86,61 @@ Command: TypeAlias = Generator[tuple[Statement, ...], Results, T]
 """Yields statements, and is sent their rows. Several yielded together are one transaction."""
 
 
+@dataclass(slots=True)
+class State:
+    """How a lock stands, as the statements give it. The last three only `peek` knows."""
+
+    fence: int | None
+    """If the asker has the lock."""
+    now: int
+    remaining: float
+    ttl: float
+    owner: str
+    """The holder in the row."""
+    shares: int = 1
+    """Those of the holder in the row, or of the members."""
+    place: int = 0
+    """The asker's, in the queue."""
+    queued: bool = False
+    is_member: bool = False
+    has_room: bool = False
+    is_first_alike: bool = False
+
+    @classmethod
+    def of(cls, row: Row) -> "State":
+        """From a row of `acquire`, `verdict`, `look` or `peek`."""
+        fence, now, remaining, ttl, owner, *rest = row
+        shares, place, *facts = rest or (1, 0)
+        return cls(
+            fence,
+            now,
+            max(0, remaining or 0) / MICROSECONDS,
+            (ttl or 0) / MICROSECONDS,
+            "" if owner is None else as_text(owner),
+            1 if shares is None else shares,
+            place or 0,
+            *map(bool, facts),
+        )
+
+    @property
+    def may_enter(self) -> bool:
+        """Whether the asker gets in if it asks again."""
+        return self.is_member or (self.has_room and not self.queued)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one has it alone and shares it, or several have it."""
+        return self.owner != "" and self.shares != 1
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether there may be shares to offer: the lock is free, or its last holder's time is
+        over, and the first waiter wants one; or a member's time is over, or a waiter may join the
+        members."""
+        is_free = not self.owner or not self.remaining
+        return (is_free or self.queued) if self.is_shared else (is_free and self.queued)
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The statements of one kind of database.
@@ -117,7 +175,7 @@ class Dialect:
     cell: Text  # gives (value, whether it is text, version) of a cell that was set
     make_cell: Text  # does nothing if there is such a cell
     set_cell: Text  # does nothing unless the version is the expected one
-    # For locks that several hold at once, see `holdfast.engines.sql.shares`:
+    # For locks that several hold at once, see `holdfast.engines.sql.statements`:
     reserve: Text  # locks the row; makes one that is free if there is none
     recount: Text  # counts members of another clock anew, and an offer to the asker
     expire: Text  # deletes members whose time is over, and all if the lock is not shared

@@ -6,6 +6,35 @@ whole statements where it has to.
 
 In an UPDATE of MariaDB, each assignment sees those before it: a column that others are computed
 from is set after them.
+
+Locks that several hold at once, semaphores and read locks:
+
+A share of a lock that is free is taken, extended and released as an exclusive lock is, by one
+statement on the lease's row, which has the shares of its holder.
+
+Those that share a lock are rows of a table of their own: name, holder, shares, ttl, expires,
+offered. The lease's row stays the gate. Its holder is `MARKER` then. It expires with the last
+member, and is `offered` until a member has confirmed. Each transaction on it locks that row first,
+and so do all that write members. It makes one that has the lock alone a member (`unfold`, `share`),
+and ends by bringing the row up to date with the members (`tally`).
+
+What can happen:
+
+- A member's time is over: the next transaction on the name deletes it (`expire`), and what it
+  leaves is offered to the queue. The answer to a waiter has the time of the member that ends first.
+- The last member's time is over: the row has expired with it. An exclusive client takes it over by
+  its one statement and leaves rows of members behind. They mean nothing while the row's holder is
+  not `MARKER`, and are deleted before it is `MARKER` again.
+- A member is released while others remain: the row expires with the last of those.
+- A member is extended after its end: it was deleted, so it is not found.
+- Several are offered the lock at once (`admit`): each is a member whose time is that of an offer,
+  until it has confirmed. The first to confirm raises the fence, for all that come while a member
+  is left.
+- A waiter died: it is skipped, as for an exclusive lock. One that dies after it was offered a share
+  keeps that for the time of an offer.
+- The clock is set back: no member lasts longer than its ttl from now (`recount`).
+- A transaction relies on the lease of the last exclusive holder: the fence cannot rise, and the
+  asker has an offer meanwhile.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -89,8 +89,8 @@ INSERT INTO holdfast_fences (name, fence) VALUES (:name, :fence)
 ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
 RETURNING fence""",
 }
-"""Raises the greatest fence of `:name` (`:hex`: the same as UTF-8 in hex) to `:fence`, and gives it.
-MariaDB has to be asked for it."""
+"""Raises the greatest fence of `:name` to `:fence`, and gives it; MariaDB has to be asked for it.
+`:hex` is the name as UTF-8 in hex."""
 
 _MYSQL_READ = "SELECT fence FROM holdfast_fences WHERE name = UNHEX(:hex) FOR UPDATE"
 

@@ -119,8 +119,8 @@ def _added(url: SplitResult) -> Callable[[SplitResult, dict[str, str]], Engine]:
 
 def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:
     """A user's own clients of an engine's library, or one of them: the URL to show for them, and
-    the engine behind them. Clients of asyncio for a `Client`, or of threads for an `AsyncClient`,
-    are a `TypeError`."""
+    the engine behind them. Clients of redis-py for asyncio are a `TypeError` where a `Client` is
+    made, and those for threads where an `AsyncClient` is."""
     clients = list(given) if isinstance(given, (list, tuple)) else [given]
     modules = {_module_of(client) for client in clients}
     module = modules.pop() if len(modules) == 1 else None

@@ -172,6 +172,14 @@ def test_an_engine_whose_listener_adds_a_token(
 
 
 @BOTH
+def test_an_engine_of_the_other_mode(
+    database: Database, kind: str, invite: Invite, mode: Mode
+) -> None:
+    own = engine_of("async" if mode == "sync" else "sync", database.url)
+    assert invite(own).takes()
+
+
+@BOTH
 def test_an_engine_that_connects_for_its_user_meanwhile(database: Database, kind: str) -> None:
     """Holdfast asks for the arguments while a thread of the user's is in one of the listeners."""
     own = engine_of("sync", database.url)

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg_pool
 import pytest
 import sqlalchemy
+from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
@@ -89,11 +90,17 @@ def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
         client_of(mode)(own, sslmode="require")
 
 
-def test_one_of_the_other_mode(mode: Mode) -> None:
+def test_one_of_the_other_mode_will_do(mode: Mode) -> None:
+    """Nothing is taken but the arguments to connect with."""
     other: Mode = "async" if mode == "sync" else "sync"
-    for own in (engine_of(other, "postgresql://h/db"), pool_of(other, "host=h")):
-        with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
-            client_of(mode)(own)
+    for own in (engine_of(other, "postgresql://h/db"), pool_of(other, "host=h dbname=db")):
+        assert client_of(mode)(own).url == "postgresql://h/db"
+
+
+def test_what_is_no_engine_is_refused(mode: Mode) -> None:
+    session: Any = orm.Session()
+    with pytest.raises(TypeError, match=r"^url: must be an Engine .* got a sqlalchemy.*Session$"):
+        client_of(mode)(session)
 
 
 def test_an_engine_to_what_we_keep_no_locks_in(mode: Mode) -> None:

@@ -5,12 +5,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 import holdfast
 from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingError, RefusedError
-from holdfast.engines.sql.postgres.addresses import (
-    addresses_of,
-    hosts_of,
-    parameters_of,
-)
-from holdfast.engines.sql.postgres.connection import read_error
+from holdfast.engines.sql.postgres import hosts_of, parameters_of
+from holdfast.engines.sql.postgres.connection import addresses_of, read_error
 
 
 @pytest.mark.parametrize(

@@ -42,21 +42,21 @@ def of_function(url: SplitResult, options: dict[str, str], connect: Callable[[],
 
 
 def of_clients(clients: list[Any], *, awaits: bool) -> tuple[str, Opening]:
-    """The URL to show for an engine of SQLAlchemy, or a pool of psycopg, and ours behind it."""
+    """The URL to show for an engine of SQLAlchemy, or a pool of psycopg, and ours behind it. They
+    may be for threads or for asyncio: nothing but their arguments is used."""
     if len(clients) != 1:
         raise TypeError(f"url: a lock is kept in one database, got {len(clients)}")
     [own] = clients
-    is_pool = hasattr(own, "conninfo")
-    return (_of_psycopg_pool if is_pool else _of_sqlalchemy)(own, awaits=awaits)
+    if hasattr(own, "conninfo"):
+        return _of_psycopg_pool(own)
+    return _of_sqlalchemy(getattr(own, "sync_engine", own))
 
 
-def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
+def _of_psycopg_pool(pool: Any) -> tuple[str, Opening]:
     from psycopg.conninfo import conninfo_to_dict
-    from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-    from holdfast.engines.sql.postgres.addresses import refuse_nul
+    from holdfast.engines.sql.postgres import refuse_nul
 
-    _check_kind(pool, AsyncConnectionPool if awaits else ConnectionPool)
     given = pool.conninfo, pool.kwargs
     if any(map(iscoroutinefunction, given)):
         raise TypeError(
@@ -74,30 +74,20 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
     return _opening("postgresql", shown, arguments)
 
 
-def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, Opening]:
-    if awaits:  # which needs greenlet
-        from sqlalchemy.ext.asyncio import AsyncEngine
+def _of_sqlalchemy(engine: Any) -> tuple[str, Opening]:
+    import sqlalchemy
 
-        _check_kind(engine, AsyncEngine)
-    else:
-        from sqlalchemy import Engine as SyncEngine
-
-        _check_kind(engine, SyncEngine)
+    if not isinstance(engine, sqlalchemy.Engine):
+        kind = type(engine)
+        raise TypeError(
+            "url: must be an Engine of SQLAlchemy or a pool of psycopg, got a "
+            f"{kind.__module__}.{kind.__qualname__}"
+        )
     scheme, url = engine.dialect.name, engine.url
     if scheme not in ("postgresql", "mysql", "mariadb"):
         raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
     shown = {"user": url.username, "host": url.host, "port": url.port, "dbname": url.database}
-    own = engine.sync_engine if awaits else engine
-    return _opening(scheme, shown, lambda: _arguments_of(own))
-
-
-def _check_kind(given: Any, wanted: type) -> None:
-    if not isinstance(given, wanted):
-        kind = type(given)
-        raise TypeError(
-            f"url: this client needs a {wanted.__module__}.{wanted.__qualname__}, got a "
-            f"{kind.__module__}.{kind.__qualname__}"
-        )
+    return _opening(scheme, shown, lambda: _arguments_of(engine))
 
 
 def _opening(scheme: str, shown: Mapping[str, Any], arguments: Given) -> tuple[str, Opening]:

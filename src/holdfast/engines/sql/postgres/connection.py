@@ -5,11 +5,13 @@ Values and results are sent in PostgreSQL's binary format where text would depen
 the session: `bytea_output`, `client_encoding`, `DateStyle`.
 """
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import make_conninfo
 
 from holdfast.core.ports import Clock
 from holdfast.engines.processes import detach
@@ -23,7 +25,6 @@ from holdfast.engines.sql.connection import (
     wait_for,
 )
 from holdfast.engines.sql.dialect import Row, Statement, Text
-from holdfast.engines.sql.postgres.addresses import addresses_of, hosts_of
 from holdfast.engines.sql.postgres.commands import HANDSHAKE, SESSION_SETTINGS, Statements
 
 _DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
@@ -238,13 +239,15 @@ class PostgresConnection:
 
 
 def open_connection(
-    parameters: Mapping[str, str], clock: Clock, until: float
+    hosts: Sequence[Mapping[str, str]], clock: Clock, until: float
 ) -> PostgresConnection:
-    """Connect, by blocking, to the first address that will do. Each has half of the time that is
-    left, and the last one all of it. As with libpq, a login that was refused is refused by all, and
-    a name is looked up when its turn has come."""
+    """Connect, by blocking, to the first address that will do, given the parameters for each host.
+    An address has half of the time that is left, and the last one all of it. As with libpq, a login
+    that was refused is refused by all, and a name is looked up when its turn has come.
+
+    Left to itself, libpq waits for a host that is silent until the time for all is over; and while
+    it looks a name up, no other thread of the program runs."""
     errors: list[str] = []
-    hosts = hosts_of(parameters)
     for host in hosts:
         try:
             addresses = addresses_of(host)
@@ -258,6 +261,22 @@ def open_connection(
             except BrokenError as error:
                 errors.append(str(error))
     raise BrokenError("; ".join(dict.fromkeys(errors)))
+
+
+def addresses_of(host: Mapping[str, str]) -> list[str]:
+    """What libpq is given for each address of a host. None is looked up for a socket's folder, or
+    an address of IPv6. Raises `BrokenError` if none is found."""
+    name = host.get("host", "")
+    if host.get("hostaddr") or name[:1] in ("", "/", "@") or ":" in name or "," in name:
+        return [make_conninfo("", **host)]
+    try:
+        infos = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise BrokenError(f"the address of {name} was not found: {error}") from error
+    return [
+        make_conninfo("", **{**host, "hostaddr": str(address)})
+        for address in dict.fromkeys(info[4][0] for info in infos)
+    ]
 
 
 def _connect(conninfo: str, clock: Clock, until: float) -> PostgresConnection:

@@ -415,8 +415,8 @@ async def test_asking_again_takes_no_second_slot(stage: Stage) -> None:
         assert isinstance(await ask.ask(Acquire(KEY, "cleo", ttl, shares=2)), Held)
         assert await shared(ask, "ann", 2, ttl) == fence
         for holder in ("ann", "ben"):
-            assert isinstance(await ask.ask(Release(KEY, holder)), Done)
-            assert isinstance(await ask.ask(Release(KEY, holder)), NotYours)
+            assert isinstance(await ask.ask(Release(KEY, holder, shares=2)), Done)
+            assert isinstance(await ask.ask(Release(KEY, holder, shares=2)), NotYours)
 
 
 async def test_an_expired_share_is_not_extended(stage: Stage) -> None:
@@ -430,9 +430,9 @@ async def test_an_expired_share_is_not_extended(stage: Stage) -> None:
             return not answer.leases[0].others
 
         await stage.until(is_alone, stage.short + AT_ONCE)
-        assert not isinstance(await ask.ask(Extend(KEY, "ann", stage.long, fence)), Done)
-        assert isinstance(await ask.ask(Extend(KEY, "ben", stage.long, fence)), Done)
-        await ask.ask(Release(KEY, "ben"))
+        assert not isinstance(await ask.ask(Extend(KEY, "ann", stage.long, fence, 0)), Done)
+        assert isinstance(await ask.ask(Extend(KEY, "ben", stage.long, fence, 0)), Done)
+        await ask.ask(Release(KEY, "ben", shares=0))
 
 
 @pytest.mark.needs("slots")
@@ -450,9 +450,9 @@ async def test_any_requests_are_answered_as_by_the_reference(stage: Stage, seed:
                 case 0 | 1 | 2:
                     request = Acquire(KEY, holder, ttl, shares=shares)
                 case 3 | 4:
-                    request = Release(KEY, holder)
+                    request = Release(KEY, holder, shares=shares)
                 case 5:
-                    request = Extend(KEY, holder, ttl)
+                    request = Extend(KEY, holder, ttl, shares=shares)
                 case _:
                     request = Break(KEY, chance.choice(("", holder)))
             expected, answer = table.answer(request, 0.0), await ask.ask(request)

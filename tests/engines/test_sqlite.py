@@ -234,11 +234,15 @@ class TestShares:
         for holder in "abc":
             say(store, Acquire("job", holder, 30.0, shares=0))
         say(store, Acquire("other", "d", 30.0))
-        requests = [Extend("job", "a", 60.0), Extend("other", "d", 60.0), Extend("job", "z", 60.0)]
+        requests = [
+            Extend("job", "a", 60.0, shares=0),
+            Extend("other", "d", 60.0),
+            Extend("job", "z", 60.0, shares=0),
+        ]
         assert store.ask(requests, until=10**9) == [DONE, DONE, NOT_YOURS]
         host.now += 40
-        assert say(store, Extend("job", "a", 30.0)) == DONE
-        assert say(store, Extend("job", "b", 30.0)) == NOT_YOURS
+        assert say(store, Extend("job", "a", 30.0, shares=0)) == DONE
+        assert say(store, Extend("job", "b", 30.0, shares=0)) == NOT_YOURS
 
     @pytest.mark.parametrize("shares", [1, 2])
     def test_one_that_has_it_alone_sends_one_statement_for_each_request(
@@ -249,18 +253,9 @@ class TestShares:
         assert store._connection is not None
         store._connection.set_trace_callback(sent.append)
         assert isinstance(say(store, Acquire("job", "a", 30.0, shares=shares)), Granted)
-        assert say(store, Extend("job", "a", 30.0)) == DONE
-        assert say(store, Release("job", "a")) == DONE
+        assert say(store, Extend("job", "a", 30.0, shares=shares)) == DONE
+        assert say(store, Release("job", "a", shares=shares)) == DONE
         assert len(sent) == 3
-        assert not store._waiters.members
-
-    def test_one_that_was_refused_a_share_and_does_not_wait_is_forgotten(self, host: Host) -> None:
-        """It is not released, since it has nothing."""
-        store = host.client()
-        say(store, Acquire("job", "a", 30.0))
-        for number in range(3):
-            assert isinstance(say(store, Acquire("job", f"b{number}", 30.0, shares=0)), Held)
-        assert not store._waiters.members
 
     def test_one_that_had_it_alone_in_an_earlier_boot(self, host: Host) -> None:
         old = host.client()

@@ -626,8 +626,8 @@ PLANTED = [
     Mutant(
         "SQL: a share that was asked for in vain stays",
         "engines/sql/commands.py",
-        "        leave += self._statements(self._sql.remove, key=key, holder=holder)",
-        "        leave += self._statements(self._sql.remove, key=key, holder='')",
+        "        leave += self._statements(sql.remove, key=key, holder=holder)",
+        "        leave += self._statements(sql.remove, key=key, holder='')",
         share_faults("postgres", "in_vain"),
     ),
     Mutant(
@@ -915,8 +915,8 @@ PLANTED = [
     Mutant(
         "SQL: a waiter that leaves keeps its place",
         "engines/sql/commands.py",
-        "self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)",
-        "self._statements(self._sql.look, self._sql.free, key=key, holder=holder)",
+        "self._statements(sql.leave, sql.free, key=key, holder=holder)",
+        "self._statements(sql.look, sql.free, key=key, holder=holder)",
         contract("sqlite", "cleanup", "waiting"),
     ),
     Mutant(

@@ -233,7 +233,7 @@ class Crowd:
     def extend(self, holder: str) -> None:
         shares, client, valid_until = self.leases[holder]
         with self.request(holder) as began:
-            is_done = self.base.ask(Extend(KEY, holder, 1.0), client) is DONE
+            is_done = self.base.ask(Extend(KEY, holder, 1.0, shares=shares), client) is DONE
         if is_done:
             assert self.ends[holder] > began, "an expired lease came back"
             self.leases[holder] = shares, client, max(valid_until, began + 1.0)
@@ -243,10 +243,13 @@ class Crowd:
             del self.leases[holder]
 
     def release(self, holder: str) -> None:
-        _, client, valid_until = self.leases.pop(holder, (0, None, -inf))
-        client = client or self.asked.pop(holder)[1]
+        shares, client, valid_until = (
+            self.leases.pop(holder)
+            if holder in self.leases
+            else (*self.asked.pop(holder)[:2], -inf)
+        )
         with self.request(holder):
-            is_done = self.base.ask(Release(KEY, holder), client) is DONE
+            is_done = self.base.ask(Release(KEY, holder, shares=shares), client) is DONE
         assert is_done or valid_until <= self.base.now, "a valid lease was lost"
 
     def end(self) -> None:
@@ -278,8 +281,8 @@ def test_a_lock_that_one_has_alone_has_one_statement_for_each_request(
 ) -> None:
     for request in (
         Acquire(KEY, "ann", 5.0, shares=shares),
-        Extend(KEY, "ann", 5.0),
-        Release(KEY, "ann"),
+        Extend(KEY, "ann", 5.0, shares=shares),
+        Release(KEY, "ann", shares=shares),
     ):
         base.ask(request)
         assert base.sent == [1]
@@ -292,8 +295,8 @@ def test_the_second_one_finds_the_first_one(base: Base) -> None:
     assert fence(base.ask(Acquire(KEY, "ben", 5.0, shares=2), base.clients[1])) == first
     assert isinstance(base.ask(Acquire(KEY, "cleo", 5.0, shares=2), base.clients[2]), Held)
     assert fence(base.ask(Acquire(KEY, "ann", 5.0, shares=2))) == first
-    assert base.ask(Extend(KEY, "ann", 5.0)) is DONE
-    assert base.ask(Release(KEY, "ann")) is DONE
+    assert base.ask(Extend(KEY, "ann", 5.0, shares=2)) is DONE
+    assert base.ask(Release(KEY, "ann", shares=2)) is DONE
     assert members(base) == ["ben"]
     base.now += 5.1
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, shares=2), base.clients[2])) > first
@@ -306,12 +309,12 @@ def test_one_that_has_it_alone_is_known_to_all_clients(base: Base) -> None:
     listing = base.ask(Inspect(KEY), ben)
     assert isinstance(listing, Listing)
     assert (listing.leases[0].holder, listing.leases[0].shares) == ("ann", 2)
-    assert base.ask(Extend(KEY, "ann", 5.0), ben) is DONE
+    assert base.ask(Extend(KEY, "ann", 5.0, shares=2), ben) is DONE
     assert base.ask(Break(KEY, "another"), ben) is not DONE
     assert base.ask(Break(KEY, "ann"), ben) is DONE
-    assert base.ask(Extend(KEY, "ann", 5.0), ann) is not DONE
+    assert base.ask(Extend(KEY, "ann", 5.0, shares=2), ann) is not DONE
     fence(base.ask(Acquire(KEY, "ann", 1.0, shares=2), ann))
-    assert base.ask(Release(KEY, "ann"), ben) is DONE
+    assert base.ask(Release(KEY, "ann", shares=2), ben) is DONE
     assert members(base) == []
 
 
@@ -430,7 +433,7 @@ def test_a_waiter_polls_while_its_listener_is_taken_for_dead(shares: int) -> Non
         assert isinstance(found, Listing)
         assert found.leases[0].waiters == 1
     for holder in ("ann", "ben"):
-        base.ask(Release(KEY, holder))
+        base.ask(Release(KEY, holder, shares=2))
     fence(base.ask(request, cleo))
 
 
@@ -465,7 +468,7 @@ def test_waiters_that_come_back_after_the_clock_was_set_back_have_places_of_thei
                 answer := queue(holder, client, shares), Granted
             ):
                 served[holder] = answer
-                base.ask(Release(KEY, holder), client)
+                base.ask(Release(KEY, holder, shares=shares), client)
     assert served.keys() == {"writer", "reader"}
 
 
@@ -476,14 +479,14 @@ def test_many_members_are_extended_in_one_transaction(base: Base) -> None:
         key, holder = f"{KEY} {number}", f"ann {number}"
         fence(base.ask(Acquire(key, f"ben {number}", 5.0, shares=0), ben))
         fence(base.ask(Acquire(key, holder, 1.0, shares=0), ann))
-        requests.append(Extend(key, holder, 5.0))
-    assert base.ask(Release(requests[7].key, requests[7].holder), ben) is DONE
+        requests.append(Extend(key, holder, 5.0, shares=0))
+    assert base.ask(Release(requests[7].key, requests[7].holder, shares=0), ben) is DONE
     requests.reverse()
     answers = base.perform(ann.extend_all(requests))
     assert [answer is DONE for answer in answers] == [number != 4 for number in range(12)]
     assert len(base.sent) <= 3, "all, and one more look for the one that was not found"
     base.now += 2.0
-    assert base.ask(Extend(requests[0].key, requests[0].holder, 1.0), ann) is DONE
+    assert base.ask(Extend(requests[0].key, requests[0].holder, 1.0, shares=0), ann) is DONE
 
 
 def test_a_client_is_kept_out_until_the_shares_have_expired(base: Base) -> None:
@@ -498,9 +501,9 @@ def test_a_client_is_kept_out_until_the_shares_have_expired(base: Base) -> None:
     base.now += 5.1
     greater = fence(base.ask(Acquire(KEY, "dora", 5.0), base.clients[2]))
     assert greater > first
-    assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE
+    assert base.ask(Extend(KEY, "ann", 5.0, shares=0)) is not DONE
     assert base.ask(Release(KEY, "dora"), base.clients[2]) is DONE
-    assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE, "a row that was left behind"
+    assert base.ask(Extend(KEY, "ann", 5.0, shares=0)) is not DONE, "a row that was left behind"
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, shares=2))) > greater
     assert members(base) == ["cleo"]
 
@@ -543,7 +546,7 @@ def test_the_room_of_a_member_that_died_goes_to_the_first_waiter(base: Base) -> 
     assert isinstance(base.ask(Acquire(KEY, "dora", 5.0, shares=2)), Held), "cleo came before"
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True, shares=2)))
     assert members(base) == ["ben", "cleo"]
-    assert base.ask(Extend(KEY, "ann", 60.0)) is not DONE
+    assert base.ask(Extend(KEY, "ann", 60.0, shares=2)) is not DONE
 
 
 def test_a_writer_asks_again_when_the_first_reader_ends(base: Base) -> None:
@@ -553,7 +556,7 @@ def test_a_writer_asks_again_when_the_first_reader_ends(base: Base) -> None:
     held = base.ask(Acquire(KEY, "cleo", 5.0, queue=True))
     assert isinstance(held, Held)
     assert 0 < held.remaining <= 1.0
-    assert base.ask(Release(KEY, "ben")) is DONE
+    assert base.ask(Release(KEY, "ben", shares=0)) is DONE
     base.now += 1.1
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)))
 
@@ -569,7 +572,7 @@ def test_an_offer_of_a_share_lapses(base: Base) -> None:
     base.now += 0.6
     assert isinstance(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)), Held)
     assert members(base) == ["ben"]
-    base.ask(Release(KEY, "ben"))
+    base.ask(Release(KEY, "ben", shares=2))
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)))
 
 
@@ -624,12 +627,12 @@ def test_a_reader_leaves_during_the_request_of_a_writer(base: Base, moment: int)
 
     def between() -> None:
         if next(moments) == moment:
-            assert base.ask(Release(KEY, "reader"), ann) is DONE
+            assert base.ask(Release(KEY, "reader", shares=0), ann) is DONE
 
     base.between = between
     base.ask(Acquire(KEY, "writer", 5.0, queue=True), ben)
     base.between = lambda: None
-    base.ask(Release(KEY, "reader"), ann)
+    base.ask(Release(KEY, "reader", shares=0), ann)
     assert isinstance(base.ask(Acquire(KEY, "later", 5.0, queue=True, shares=0), cleo), Held)
     assert fence(base.ask(Acquire(KEY, "writer", 5.0, queue=True), ben))
     assert members(base) == ["writer"]

@@ -118,7 +118,7 @@ class Commands:
         if isinstance(request, Acquire):
             return self._acquire(request, until, was_tried=was_tried)
         if isinstance(request, Release):
-            return self._release(request.key, request.holder)
+            return self._release(request)
         if isinstance(request, Break):
             return self._break(request)
         if isinstance(request, Inspect):
@@ -193,7 +193,6 @@ class Commands:
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
-            self._waiters.members.add(request.holder)
             if state.has_room and state.is_first_alike:
                 yield from self._offer_shares(request.key)
             return Granted(state.fence)
@@ -285,20 +284,20 @@ class Commands:
         return answer
 
     def extend_all(self, requests: Sequence[Extend]) -> Command[list[Answer]]:
-        """Extensions, several in a transaction: first of those that should be in the lock's row;
-        then, as members, of those that are not. A transaction locks rows in the order of their
-        names, so that no two wait for each other."""
+        """Extensions, several in a transaction: first in the leases' rows; then, as members, those
+        of shares that are not there. A transaction locks rows in the order of their names, so that
+        no two wait for each other."""
         done: set[str] = set()
         by_name = sorted(requests, key=lambda request: request.key)
-        leases = [each for each in by_name if each.holder not in self._waiters.members]
-        for first in range(0, len(leases), LEASES_AT_ONCE):
-            done |= yield from self._extend_leases(leases[first : first + LEASES_AT_ONCE])
-        rest = [each for each in by_name if each.holder not in done]
-        for first in range(0, len(rest), MEMBERS_AT_ONCE):
-            some = rest[first : first + MEMBERS_AT_ONCE]
-            members = yield from self._extend_each(some, self._sql.prolong, self._texts_of_prolong)
-            self._waiters.members |= members
-            done |= members
+        exclusive = [each for each in by_name if each.shares == 1]
+        shares = [each for each in by_name if each.shares != 1]
+        for leases in (exclusive, shares):
+            for first in range(0, len(leases), LEASES_AT_ONCE):
+                done |= yield from self._extend_leases(leases[first : first + LEASES_AT_ONCE])
+        members = [each for each in shares if each.holder not in done]
+        for first in range(0, len(members), MEMBERS_AT_ONCE):
+            some = members[first : first + MEMBERS_AT_ONCE]
+            done |= yield from self._extend_each(some, self._sql.prolong, self._texts_of_prolong)
         return [DONE if request.holder in done else NOT_YOURS for request in requests]
 
     def _extend_leases(self, requests: Sequence[Extend]) -> Command[set[str]]:
@@ -325,18 +324,18 @@ class Commands:
         extended = results[texts.index(extend) :: len(texts)]
         return {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
 
-    def _release(self, key: str, holder: str) -> Command[Answer]:
+    def _release(self, request: Release) -> Command[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        if self._waiters.has_row(holder):  # else others may wait, too
-            [rows] = yield self._statements(self._sql.release, key=key, holder=holder)
+        sql, key, holder = self._sql, request.key, request.holder
+        if not self._waiters.place(holder):  # else others may wait, too
+            [rows] = yield self._statements(sql.release, key=key, holder=holder)
             if rows:
                 return DONE
-        leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
-        if holder not in self._waiters.members:
-            (_, freed), state = yield from self._offer(key, leave)
-            if freed or not state.is_shared:
-                return DONE if freed else NOT_YOURS
-        leave += self._statements(self._sql.remove, key=key, holder=holder)
+        leave = self._statements(sql.leave, sql.free, key=key, holder=holder)
+        if request.shares == 1:
+            (_, freed), _ = yield from self._offer(key, leave)
+            return DONE if freed else NOT_YOURS
+        leave += self._statements(sql.remove, key=key, holder=holder)
         (_, freed, removed), _ = yield from self._offer_shares(key, leave)
         return DONE if freed or removed else NOT_YOURS
 

@@ -40,9 +40,6 @@ class Waiters:
     def _begin(self) -> None:
         self._places: dict[str, Place] = {}
         """By holder id."""
-        self.members: set[str] = set()
-        """Holder ids that are members of shared locks, as far as is known: the lease's row does not
-        have them."""
         self._polling: dict[str, tuple[str, int]] = {}
         """By holder id, of waiters that poll, or are polled for: the key, and the shares."""
         self._mutex = threading.Lock()
@@ -62,10 +59,6 @@ class Waiters:
         self._places[holder] = Place(place, life, self._clock())
         if listener != self.listener():
             self._notify(holder)
-
-    def has_row(self, holder: str) -> bool:
-        """Whether a holder is in the lease's row, and did not have to wait, as far as is known."""
-        return holder not in self.members and holder not in self._places
 
     def polls(self, key: str, holder: str, shares: int) -> bool:
         """A waiter has to poll; gives False if another one polls for it. One that was not marked as
@@ -129,10 +122,9 @@ class Waiters:
             self._notify(holder)
 
     def released(self, holder: str) -> None:
-        """Forget a waiter that gave up, or a holder that had to wait, or had a share."""
+        """Forget a waiter that gave up, or a holder that had to wait."""
         self.stop_polling(holder)
         self._places.pop(holder, None)
-        self.members.discard(holder)
 
     def close(self) -> None:
         """Stop listening."""

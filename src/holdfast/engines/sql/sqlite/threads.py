@@ -188,7 +188,7 @@ class SqliteStore:
             }
             rows = connection.execute(sql.ACQUIRE, values).fetchall()
             return Granted(rows[0][0]) if rows else None
-        if type(request) is Release and waiters.has_row(request.holder):
+        if type(request) is Release and not waiters.place(request.holder):
             values = {
                 "key": request.key,
                 "holder": request.holder,

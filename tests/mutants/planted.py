@@ -624,6 +624,13 @@ PLANTED = [
         share_faults("redis", "(keeps_a_waiter_out or stopped)"),
     ),
     Mutant(
+        "SQL: readers behind the first hundred are not admitted",
+        "engines/sql/commands.py",
+        "if state.has_room and state.is_first_alike:",
+        "if False:",
+        "tests/engines/sql/test_shares.py -k too_many_for_one",
+    ),
+    Mutant(
         "SQL: a share that was asked for in vain stays",
         "engines/sql/commands.py",
         "        leave += self._statements(sql.remove, key=key, holder=holder)",

@@ -328,6 +328,19 @@ def test_readers_behind_a_writer_that_gave_up_join_the_one_before_it(base: Base)
     assert members(base) == ["ann", "cleo"]
 
 
+def test_readers_that_were_too_many_for_one_transaction_are_admitted_by_the_next(
+    base: Base,
+) -> None:
+    fence(base.ask(Acquire(KEY, "writer", 60.0)))
+    readers = [Acquire(KEY, f"reader {n:03}", 60.0, queue=True, shares=0) for n in range(105)]
+    for request in readers:
+        assert isinstance(base.ask(request), Held)
+    base.ask(Release(KEY, "writer"))
+    assert members(base) == [request.holder for request in readers[:100]]
+    fence(base.ask(readers[0]))
+    assert members(base) == [request.holder for request in readers]
+
+
 def test_one_that_asks_again_gets_its_time_also_if_the_servers_clock_was_set() -> None:
     """What was sent is too late by that clock, and does nothing."""
     base = Postgres()

@@ -193,7 +193,7 @@ class Commands:
         if isinstance(state, Failed):
             return state
         if state.fence is not None:
-            if state.has_room and state.is_first_alike:
+            if state.has_room and state.is_first_alike:  # `admit` takes no more than 100 at once
                 yield from self._offer_shares(request.key)
             return Granted(state.fence)
         return None  # a member, too, has no fence while a transaction relies on the last lease

@@ -1,6 +1,5 @@
 """The waiters of one client: their places in queues, and how they are woken."""
 
-import threading
 from dataclasses import dataclass
 
 from holdfast.core.ports import Clock, Notify
@@ -42,7 +41,6 @@ class Waiters:
         """By holder id."""
         self._polling: dict[str, tuple[str, int]] = {}
         """By holder id, of waiters that poll, or are polled for: the key, and the shares."""
-        self._mutex = threading.Lock()
 
     def listener(self) -> tuple[str, int]:
         """Where waiters are woken, and the server process that listens there; ("", 0): nowhere."""

@@ -36,14 +36,14 @@ class Statements(dialect.Statements):
             del texts["verdict"]
         text = partial(Text, paramstyle="format")
         self.dialect = make_dialect(slots, text, texts, ("acquire", "rise"))
-        self.ddl = (TABLES + VERSION).format(**names).strip()
+        self.ddl = DDL.format(**names).strip()
         self.create = tuple(sql for sql in self.ddl.split(";") if sql)
         self.version = Text(READ_VERSION.format(**names), "format")
 
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-TABLES = """
+DDL = """
 CREATE TABLE IF NOT EXISTS {leases} (
     name VARBINARY(1024) NOT NULL PRIMARY KEY,
     holder VARBINARY(1024),
@@ -78,9 +78,6 @@ CREATE TABLE IF NOT EXISTS {cells} (
     is_text BOOLEAN NOT NULL,
     version BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
-"""
-
-VERSION = """
 CREATE TABLE IF NOT EXISTS {version} (version INT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
 INSERT IGNORE INTO {version}
 SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});

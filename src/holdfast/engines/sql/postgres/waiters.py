@@ -48,11 +48,15 @@ class ListeningWaiters(Waiters):
 
     def __init__(self, clock: Clock, notify: Notify, make: Callable[[Listening], Any]) -> None:
         """`make`: makes what has a thread listen."""
-        super().__init__(clock, notify)
         self._make = make
+        self._connection: Any = None
+        super().__init__(clock, notify)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._mutex = threading.Lock()
         self._listener: Listener | None = None
         self._address = ("", 0)
-        self._connection: Any = None
         self.is_closed = False
 
     def listener(self) -> tuple[str, int]:
@@ -100,13 +104,11 @@ class ListeningWaiters(Waiters):
 
     def forget(self) -> None:
         """In a forked child: the listener and its connection are the parent's."""
-        self._address, self.is_closed = ("", 0), False
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.forget()
         if self._listener is not None:
             self._listener.forget()
-            self._listener = None
         super().forget()
 
     def _hang_up(self) -> None:

@@ -52,12 +52,8 @@ async def execute_async(connection: object, work: Callable[[Adapter], Calls[T]])
 
 
 def _work(connection: object, work: Callable[[Adapter], Calls[T]], *, awaits: bool) -> Calls[T]:
-    make = (_ASYNC if awaits else _SYNC).get(_library(connection))
-    if make is not None:
-        adapter = make(connection, awaits)
-    else:
-        adapter = yield from _sqlalchemy(connection, awaits)
-    if adapter is None:
+    make = _factory(connection, _ASYNC if awaits else _SYNC)
+    if make is None:
         wanted = (
             "an asyncio connection of psycopg, asyncpg, asyncmy, aiomysql, aiosqlite or SQLAlchemy "
             "(or an AsyncSession)"
@@ -66,6 +62,8 @@ def _work(connection: object, work: Callable[[Adapter], Calls[T]], *, awaits: bo
             "a Session) or Django, not of asyncio"
         )
         raise TypeError(f"connection: must be {wanted}; got a {_class_name(connection)}")
+    made = make(connection)
+    adapter = made if isinstance(made, Adapter) else (yield from made)
     if adapter.autocommits:
         raise ValueError(
             "connection: it commits each statement by itself (autocommit), so there is no "
@@ -126,10 +124,12 @@ def _sqlstate(error: BaseException) -> object:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
-def _library(connection: object) -> str:
-    """The library in which its class, or a base of it, is defined."""
-    libraries = (kind.__module__.partition(".")[0] for kind in type(connection).__mro__)
-    return next((name for name in libraries if name in {*_SYNC, *_ASYNC, "sqlalchemy"}), "")
+def _factory(connection: object, factories: "dict[str, _Make]") -> "_Make | None":
+    """What makes its adapter: that of its class, or of a base of it. The type is looked at, since
+    a look at the attributes of Django's lazy objects may fail in many ways."""
+    kinds = type(connection).__mro__
+    names = (f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in kinds)
+    return next((factories[name] for name in names if name in factories), None)
 
 
 def _class_name(connection: object) -> str:
@@ -152,18 +152,15 @@ def _by_cursor(make_cursor: Callable[[], Any]) -> Callable[[str, Values], Calls[
     return execute
 
 
-# The factories. Each gives the adapter of a connection, which awaits or not; None if it is none.
+# The factories. Each gives the adapter of a connection, or the calls that give it.
 # `autocommits`: after a BEGIN, a statement is not a transaction of its own.
 
 
-def _psycopg(connection: Any, awaits: bool) -> Adapter | None:
-    from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+def _psycopg(connection: Any) -> Adapter:
+    from psycopg import AsyncConnection, AsyncCursor, Cursor
     from psycopg.rows import tuple_row
 
-    wanted: Any = AsyncConnection if awaits else Connection
-    kind: Any = AsyncCursor if awaits else Cursor
-    if not isinstance(connection, wanted):
-        return None
+    kind: Any = AsyncCursor if isinstance(connection, AsyncConnection) else Cursor
     if connection.pgconn.pipeline_status:
         raise ValueError(
             "connection: it is in pipeline mode, where results come later; call it before that"
@@ -175,11 +172,9 @@ def _psycopg(connection: Any, awaits: bool) -> Adapter | None:
     )
 
 
-def _psycopg2(connection: Any, awaits: bool) -> Adapter | None:
-    library = import_module("psycopg2.extensions")
-    if not isinstance(connection, library.connection):
-        return None
-    make_cursor = partial(connection.cursor, cursor_factory=library.cursor)
+def _psycopg2(connection: Any) -> Adapter:
+    usual = import_module("psycopg2.extensions").cursor
+    make_cursor = partial(connection.cursor, cursor_factory=usual)
     return Adapter(POSTGRESQL, _postgres_autocommits(connection), False, _by_cursor(make_cursor))
 
 
@@ -187,10 +182,7 @@ def _postgres_autocommits(connection: Any) -> bool:
     return bool(connection.autocommit) and connection.info.transaction_status == 0  # idle
 
 
-def _asyncpg(connection: Any, awaits: bool) -> Adapter | None:
-    if not hasattr(connection, "is_in_transaction"):
-        return None
-
+def _asyncpg(connection: Any) -> Adapter:
     def execute(sql: str, values: Values) -> Calls[list[Row]]:
         text, parameters = render(sql, values, "numeric_dollar")
         return [tuple(record) for record in (yield partial(connection.fetch, text, *parameters))]
@@ -198,14 +190,8 @@ def _asyncpg(connection: Any, awaits: bool) -> Adapter | None:
     return Adapter(POSTGRESQL, not connection.is_in_transaction(), False, execute)
 
 
-def _mysql(connection: Any, awaits: bool) -> Adapter | None:
+def _mysql(library: str, connection: Any) -> Adapter:
     """PyMySQL, mysqlclient, asyncmy and aiomysql."""
-    library = _library(connection)
-    kinds = (
-        (kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__
-    )
-    if (library, "Connection") not in kinds:
-        return None
     make_cursor = partial(import_module(f"{library}.cursors").Cursor, connection)
     autocommits = connection.get_autocommit() and not _mysql_in_transaction(connection, make_cursor)
     return Adapter(MYSQL, autocommits, False, _by_cursor(make_cursor))
@@ -221,10 +207,8 @@ def _mysql_in_transaction(connection: Any, make_cursor: Callable[[], Any]) -> bo
         return [row[1] for row in cursor.fetchall()] == ["1"]
 
 
-def _sqlite(connection: Any, awaits: bool) -> Adapter | None:
+def _sqlite(connection: Any) -> Adapter:
     """sqlite3 and aiosqlite."""
-    if not hasattr(connection, "in_transaction"):
-        return None
 
     def execute(sql: str, values: Values) -> Calls[list[Row]]:
         cursor = yield partial(connection.execute, sql, values)
@@ -238,18 +222,12 @@ def _sqlite(connection: Any, awaits: bool) -> Adapter | None:
     return Adapter(SQLITE, not begins and not connection.in_transaction, False, execute)
 
 
-def _django(connection: Any, awaits: bool) -> Adapter | None:
+def _django(connection: Any) -> Adapter:
     """`django.db.connection`, or one of `django.db.connections`."""
-    from django.db.backends.base.base import BaseDatabaseWrapper
-    from django.utils.connection import ConnectionProxy
-
-    # The type, since a look at the attributes of Django's lazy objects may fail in many ways.
-    if not issubclass(type(connection), (BaseDatabaseWrapper, ConnectionProxy)):
-        return None
     connection.ensure_connection()
-    make = _SYNC.get(_library(connection.connection))
-    below = make(connection.connection, False) if make else None
-    if below is None:
+    make = _factory(connection.connection, _SYNC)
+    below = make(connection.connection) if make else None
+    if not isinstance(below, Adapter):
         raise _other_database(connection.vendor)
 
     def execute(sql: str, values: Values) -> Calls[list[Row]]:
@@ -270,31 +248,21 @@ def _is_nested_atomic(connection: Any) -> bool:
     )
 
 
-def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
-    """Of SQLAlchemy, if it is one. A Session has to be asked for its connection."""
-    if _library(connection) != "sqlalchemy":
-        return None
+def _of_scoped_session(session: Any) -> Calls[Adapter]:
+    return _of_session(session())
+
+
+def _of_session(session: Any) -> Calls[Adapter]:
+    """A Session of SQLAlchemy has to be asked for its connection. One that joins a test's
+    transaction does so by a savepoint, which is no nested one: so the Session is asked for it."""
+    connection = yield session.connection
+    return (yield from _sqlalchemy(connection, session.in_nested_transaction))
+
+
+def _sqlalchemy(connection: Any, is_nested: Callable[[], bool] | None = None) -> Calls[Adapter]:
     from sqlalchemy import text
 
-    wanted: Any
-    session: Any
-    scoped: Any
-    if awaits:  # which needs greenlet
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-
-        wanted, session, scoped = AsyncConnection, AsyncSession, async_scoped_session
-    else:
-        from sqlalchemy import Connection
-        from sqlalchemy.orm import Session, scoped_session
-
-        wanted, session, scoped = Connection, Session, scoped_session
-    if isinstance(connection, scoped):
-        connection = connection()
-    # A Session that joins a test's transaction does so by a savepoint, which is no nested one: so
-    # the Session is asked, and not its connection.
-    own: Any = (yield connection.connection) if isinstance(connection, session) else connection
-    if not isinstance(own, wanted):
-        return None
+    own, awaits = connection, hasattr(connection, "sync_connection")
     if awaits:
         yield own.get_raw_connection  # raises if it has not been started yet
     if own.dialect.name not in _DATABASES:
@@ -306,16 +274,15 @@ def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
         return [tuple(row) for row in result] if result.returns_rows else []
 
     pooled = (own.sync_connection if awaits else own).connection
-    library = _library(pooled.driver_connection)
-    is_async = own.dialect.is_async  # within `run_sync`, also of a Connection that blocks
-    make = (_ASYNC if is_async else _SYNC).get(library)
-    if make is not None and library != "asyncpg":  # which begins with the first statement
-        below = make(pooled.driver_connection, is_async)
-        autocommits = below is not None and below.autocommits
-    else:
+    # By the dialect: within `run_sync`, an AsyncConnection is one that blocks.
+    make = _factory(pooled.driver_connection, _ASYNC if own.dialect.is_async else _SYNC)
+    below = make(pooled.driver_connection) if make not in (None, _asyncpg) else None
+    if isinstance(below, Adapter):
+        autocommits = below.autocommits
+    else:  # asyncpg begins with the first statement
         autocommits = bool(getattr(pooled.dbapi_connection, "autocommit", False))
-    database = _DATABASES[own.dialect.name]
-    return Adapter(database, autocommits, connection.in_nested_transaction(), execute)
+    in_savepoint = (is_nested or own.in_nested_transaction)()
+    return Adapter(_DATABASES[own.dialect.name], autocommits, in_savepoint, execute)
 
 
 _DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
@@ -325,21 +292,30 @@ def _other_database(name: str) -> TypeError:
     return TypeError(f"connection: must lead to {', '.join(_DATABASES)}; got one to {name}")
 
 
-_Make: TypeAlias = Callable[[Any, bool], Adapter | None]
+_Make: TypeAlias = Callable[[Any], Adapter | Calls[Adapter]]
 
 _SYNC: dict[str, _Make] = {
-    "psycopg": _psycopg,
-    "psycopg2": _psycopg2,
-    "pymysql": _mysql,
-    "MySQLdb": _mysql,
-    "sqlite3": _sqlite,
-    "django": _django,
+    "psycopg.Connection": _psycopg,
+    "psycopg2.connection": _psycopg2,
+    "pymysql.Connection": partial(_mysql, "pymysql"),
+    "MySQLdb.Connection": partial(_mysql, "MySQLdb"),
+    "sqlite3.Connection": _sqlite,
+    "sqlalchemy.Connection": _sqlalchemy,
+    "sqlalchemy.Session": _of_session,
+    "sqlalchemy.scoped_session": _of_scoped_session,
+    "django.BaseDatabaseWrapper": _django,
+    "django.ConnectionProxy": _django,
 }
+"""By the library and the class."""
 
 _ASYNC: dict[str, _Make] = {
-    "psycopg": _psycopg,
-    "asyncpg": _asyncpg,
-    "asyncmy": _mysql,
-    "aiomysql": _mysql,
-    "aiosqlite": _sqlite,
+    "psycopg.AsyncConnection": _psycopg,
+    "asyncpg.Connection": _asyncpg,
+    "asyncpg.PoolConnectionProxy": _asyncpg,
+    "asyncmy.Connection": partial(_mysql, "asyncmy"),
+    "aiomysql.Connection": partial(_mysql, "aiomysql"),
+    "aiosqlite.Connection": _sqlite,
+    "sqlalchemy.AsyncConnection": _sqlalchemy,
+    "sqlalchemy.AsyncSession": _of_session,
+    "sqlalchemy.async_scoped_session": _of_scoped_session,
 }

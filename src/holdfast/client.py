@@ -80,8 +80,8 @@ class BaseClient(NotPicklable, Generic[D]):
 
     @classmethod
     def from_sqlalchemy(cls, engine: SqlAlchemyEngine, **options: Any) -> Self:
-        """A client that connects as an `Engine` of SQLAlchemy does (for asyncio: an `AsyncEngine`).
-        It takes no connection out of the engine's pool. docs/sql.md lists the libraries.
+        """A client that connects as an `Engine` or an `AsyncEngine` of SQLAlchemy does. It takes no
+        connection out of the engine's pool. docs/sql.md lists the libraries.
 
         Args:
 

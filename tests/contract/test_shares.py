@@ -430,8 +430,8 @@ async def test_an_expired_share_is_not_extended(stage: Stage) -> None:
             return not answer.leases[0].others
 
         await stage.until(is_alone, stage.short + AT_ONCE)
-        assert not isinstance(await ask.ask(Extend(KEY, "ann", stage.long, fence, 0)), Done)
-        assert isinstance(await ask.ask(Extend(KEY, "ben", stage.long, fence, 0)), Done)
+        assert not isinstance(await ask.ask(Extend(KEY, "ann", stage.long, fence, shares=0)), Done)
+        assert isinstance(await ask.ask(Extend(KEY, "ben", stage.long, fence, shares=0)), Done)
         await ask.ask(Release(KEY, "ben", shares=0))
 
 

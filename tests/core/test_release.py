@@ -192,6 +192,16 @@ class TestSendingWhatIsPending:
         hand.now = hand.runtime.pending.next_due()
         assert hand.pending == [Release("p:job", "first")]
 
+    def test_a_place_with_a_short_ttl_is_released_for_as_long_as_a_database_may_keep_it(
+        self,
+    ) -> None:
+        hand = Hand()
+        abandon(hand.runtime, spec(ttl=0.5), "me")
+        hand.now = NOW + 3.9
+        assert hand.pending == [MY_RELEASE]
+        hand.now = NOW + 4.1
+        assert hand.pending == []
+
     def test_nothing_is_sent_when_the_time_for_it_is_over(self) -> None:
         hand = Hand()
         abandon(hand.runtime, spec(), "me")

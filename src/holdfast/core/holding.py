@@ -11,6 +11,10 @@ from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.errors import EngineUnavailable
 from holdfast.events import Released, Renewed
 
+LONGEST_PLACE = 4.0
+"""How long an engine may keep what a waiter with a short ttl has: one that polls a database has its
+place for 2 s after it last asked, and an offer for as long."""
+
 GRID = 10
 """Grid points to an interval between two renewals."""
 
@@ -134,7 +138,10 @@ def release_later(
     """Have the renewer release all that this holder has: its lease, or what it may have been
     granted. Needs the mutex."""
     now = runtime.clock()
-    expires_at = now + spec.ttl if lease is None else max(now, lease.valid_until) + lease.asked_ttl
+    if lease is None:
+        expires_at = now + max(spec.ttl, LONGEST_PLACE)
+    else:
+        expires_at = max(now, lease.valid_until) + lease.asked_ttl
     release = Release(spec.key, holder, shares=spec.shares)
     runtime.pending.add(release, expires_at, not_before=now, was_held=lease is not None)
     wake_for_pending(runtime)

@@ -7,6 +7,8 @@ import pytest
 
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
     Acquire,
     Answer,
     Extend,
@@ -41,13 +43,13 @@ NOSCRIPT = b"-NOSCRIPT No matching script\r\n"
 class Client:
     """A client of one server, whose bytes the test plays."""
 
-    def __init__(self) -> None:
+    def __init__(self, replicas: int = 0) -> None:
         self.now = 0.0
         self.connects = 0
         self.woken: list[str] = []
         self.said: list[str] = []
         host = StoreHost(lambda: self.now, self.woken.append, lambda event: self._note(event))
-        commands = Commands(quorum=False, keep=3600.0, channel="channel")
+        commands = Commands(quorum=False, keep=3600.0, channel="channel", replicas=replicas)
         self.nodes = Nodes(host, commands.exchange, Waiters(host, "channel"))
         self.nodes.connect = self._connect
         self.outgoing: list[bytes] = []
@@ -372,6 +374,38 @@ def test_what_waits_for_its_turn_at_a_silent_server_is_limited_as_well(client: C
     client.now = 2.0
     [failed] = write().answers[connection.index]
     assert type(failed) is Failed
+
+
+def test_replicas_confirm_a_grant_on_the_connection_of_the_grant() -> None:
+    """The fault: after a failover, another server confirmed what it had not received."""
+    client = Client(replicas=1)
+    client.connect()
+    each = client.ask(acquire("a"))
+    assert client.sent() == ["EVALSHA"]
+    client.receive(b":1\r\n")
+    assert client.sent() == ["WAIT"]
+    assert not each.over
+    client.connection.lost("a failover")
+    assert answer(each) == Failed.at("server:1", "a failover")
+
+
+@pytest.mark.parametrize("acknowledged", [0, 1])
+def test_what_was_done_counts_if_enough_replicas_have_it(acknowledged: int) -> None:
+    client = Client(replicas=1)
+    client.connect()
+    each = client.ask(Extend("job", "a", 1.0), Extend("k", "b", 1.0))
+    client.receive(b"*2\r\n:1\r\n:0\r\n")
+    client.receive(b":%d\r\n" % acknowledged)
+    too_few = Failed.at("server:1", "0 of 1 replicas acknowledged it")
+    assert each.answers[0] == [DONE if acknowledged else too_few, NOT_YOURS]
+
+
+def test_replicas_are_not_asked_to_confirm_what_was_not_granted() -> None:
+    client = Client(replicas=1)
+    client.connect()
+    each = client.ask(acquire("a"))
+    client.receive(HELD)
+    assert answer(each) == Held(5.0, False, OTHER)
 
 
 def test_a_reply_to_no_request_is_an_error(client: Client) -> None:

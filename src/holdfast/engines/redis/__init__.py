@@ -30,7 +30,7 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.getset import Getset
 from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
-from holdfast.engines.redis.nodes import Nodes, Route, Single, Voting
+from holdfast.engines.redis.nodes import Nodes, Route, Voting, single
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Endpoint, Options, read_endpoints
 
@@ -190,7 +190,7 @@ def _single(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
         nodes.add(address, Handshake())
         nodes.add(address, Handshake(), exclusive=True)
-        return nodes, Single(nodes, replicas)
+        return nodes, single
 
     made = _engine(parts, guarantees, [address], replicas=replicas)
     return replace(made, joins_at_once=True, no_sharing="")
@@ -204,7 +204,7 @@ def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
         commands = Getset(keep=keep, wall_clock=time.time)
         nodes = Nodes(host, commands.exchange, Waiters(host, ""))
         nodes.add(address, Handshake())
-        return nodes, Single(nodes, 0)
+        return nodes, single
 
     why = "protocol=getset is for the locks of old clients; leave it out of the URL for cells"
     return replace(_engine(parts, getset(guarantees), [address]), no_cells=why)
@@ -226,7 +226,7 @@ def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOption
             quorum=False, keep=keep, channel=channel, in_cluster=True, replicas=replicas
         )
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
-        return nodes, Cluster(seeds, address, nodes, replicas)
+        return nodes, Cluster(seeds, address, nodes).ask
 
     addresses = list(map(address, seeds))
     made = _engine(parts, CLUSTER, addresses, replicas=replicas)
@@ -257,7 +257,7 @@ def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:
         nodes = Nodes(host, commands.exchange, Waiters(host, channel), quorum=quorum.size)
         for address, guard in zip(addresses, guards, strict=True):
             nodes.add(address, NodeHandshake(guard, host.clock, max_ttl, guarded=guarded))
-        return nodes, Voting(quorum)
+        return nodes, Voting(quorum).ask
 
     restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))

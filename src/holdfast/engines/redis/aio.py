@@ -96,7 +96,7 @@ class AsyncRedisStore:
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._waiters.ask(requests)
-        way = self._route.ask(requests, until)
+        way = self._route(requests, until)
         if isinstance(way, FanOut):
             try:
                 await self._start(way)

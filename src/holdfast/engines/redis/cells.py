@@ -88,6 +88,8 @@ def wait(replicas: int) -> bytes:
     return command(b"WAIT", b"%d" % replicas, milliseconds(OFFER))
 
 
-def acknowledged(reply: int, wanted: int) -> Answer:
+def acknowledged(reply: Reply, wanted: int) -> Answer:
     """What the reply to that means."""
+    if isinstance(reply, Exception):
+        return failed(reply)
     return DONE if reply >= wanted else failed(f"{reply} of {wanted} replicas acknowledged it")

@@ -23,10 +23,8 @@ from redis.crc import key_slot
 from holdfast.core.effects import Sleep
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
-    Acquire,
     Answer,
     Done,
-    Extend,
     Failed,
     List,
     Listing,
@@ -35,11 +33,10 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.commands import wait_for_replicas
 from holdfast.engines.redis.connection import Connection
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.nodes import Nodes, Rounds, confirmed
+from holdfast.engines.redis.nodes import Nodes, Rounds
 from holdfast.engines.redis.protocol import Answers, Exchange, Reply, command, failed
 from holdfast.engines.urls import Endpoint
 
@@ -97,10 +94,9 @@ class Cluster:
         seeds: Sequence[Endpoint],
         address: Callable[[Endpoint], Address],
         nodes: Nodes,
-        replicas: int = 0,
     ) -> None:
         self._seeds = tuple(seeds)
-        self._address, self._nodes, self._replicas = address, nodes, replicas
+        self._address, self._nodes = address, nodes
         self._clock = nodes.clock
         self._by_endpoint: dict[tuple[Endpoint, bool], Connection] = {}
         nodes.adapt, nodes.is_cluster = _ask_first, True
@@ -126,8 +122,6 @@ class Cluster:
         if len(turns) < len(slots):
             self._doubtful = True  # the node that was asked may not have known better
         yield from self._send(requests, slots, turns, answers, until)
-        if self._replicas and isinstance(first, (Acquire, Extend)):
-            yield from self._replicate(requests, slots, answers, until)
         return answers
 
     def _send(
@@ -184,23 +178,6 @@ class Cluster:
             # Another thread may have made it meanwhile.
             connection = self._by_endpoint.setdefault((endpoint, exclusive), made)
         return connection
-
-    def _replicate(
-        self, requests: Sequence[Request], slots: Sequence[int], answers: list[Answer], until: float
-    ) -> Rounds[None]:
-        """Count only what enough replicas of each master have acknowledged."""
-        masters: dict[Endpoint, list[int]] = {}
-        for index, slot in enumerate(slots):
-            if (owner := self._owner(slot)) is not None:
-                masters.setdefault(owner, []).append(index)
-        for master, indices in masters.items():
-            exclusive = self._connection(master, exclusive=True).index
-            lock = keys_of(cast(Acquire, requests[indices[0]]).key, in_cluster=True).lock
-            asking = wait_for_replicas(self._replicas, lock)
-            some: Sequence[Answer] = [answers[index] for index in indices]
-            some = yield from confirmed(self._nodes, FanOut((asking,), (exclusive,), until), some)
-            for index, answer in zip(indices, some, strict=True):
-                answers[index] = answer
 
     def _elsewhere(
         self, failures: Sequence[tuple[int, NodeRound, str]], slots: Sequence[int], until: float

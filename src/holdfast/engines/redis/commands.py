@@ -17,8 +17,8 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Break,
+    Done,
     Extend,
-    Failed,
     Granted,
     Held,
     Inspect,
@@ -37,6 +37,7 @@ from holdfast.engines.redis.keys import keys_of, shares_of
 from holdfast.engines.redis.protocol import (
     Answers,
     Exchange,
+    Reading,
     Reply,
     call,
     command,
@@ -72,6 +73,8 @@ class Commands:
         self._offer = milliseconds(offer)
         missing = MISSING if quorum else NOT_YOURS
         self._codes: dict[int, Answer] = {1: DONE, 0: NOT_YOURS, -1: missing}
+        self._read_queued = confirmed(partial(_read_acquired, True), replicas)
+        self._read_tried = confirmed(partial(_read_acquired, False), replicas)
         self._acquire_head = lru_cache(1024)(self._make_acquire_head)
         self._release_head = lru_cache(1024)(self._make_release_head)
 
@@ -85,7 +88,7 @@ class Commands:
             mine = first.holder.encode()
             proposed = word(b"%d" % first.proposed) if self._quorum else b""
             text = head + proposed + word(mine)
-            return Exchange((text,), _read_queued if queue else _read_tried)
+            return Exchange((text,), self._read_queued if queue else self._read_tried)
         if type(first) is Release:
             head_of = self._release_head
             commands = [
@@ -145,7 +148,7 @@ class Commands:
                     answers += [failed(reply)] * len(batch)
             return answers
 
-        return Exchange(tuple(map(self._extension, batches)), read)
+        return Exchange(tuple(map(self._extension, batches)), confirmed(read, self._replicas))
 
     def _extension(self, requests: Sequence[Extend]) -> bytes:
         keys: list[bytes] = []
@@ -185,36 +188,37 @@ def ping() -> Exchange:
     return Exchange((command(b"PING"),), lambda replies: [DONE])
 
 
-def wait_for_replicas(wanted: int, lock: bytes) -> Exchange:
-    """On a connection of its own: ask whether enough replicas have acknowledged what was written so
-    far. WAIT is about the last write of its own connection. So that connection writes something
-    first, behind what is to be acknowledged: a key in the same slot that expires at once."""
-    touch = command(b"SET", b"{%b}:wait" % lock, b"", b"PX", b"1")
+def confirmed(read: Reading, replicas: int) -> Reading:
+    """Count only what enough replicas have acknowledged. WAIT is about the last write of its
+    connection, so it is sent on that of the write: after a failover, another server would confirm
+    what it has not received."""
+    if not replicas:
+        return read
 
-    def read(replies: list[Reply]) -> Answers:
-        for reply in replies:
-            if isinstance(reply, Exception):
-                return [failed(reply)]
-        return [acknowledged(replies[-1], wanted)]
+    def read_and_wait(replies: list[Reply]) -> Answers | Exchange:
+        answers = cast(Answers, read(replies))
+        if not any(type(answer) in (Granted, Done) for answer in answers):
+            return answers
 
-    return Exchange((touch, wait(wanted)), read)
+        def confirm(acknowledgement: list[Reply]) -> Answers:
+            outcome = acknowledged(acknowledgement[0], replicas)
+            if outcome is DONE:
+                return answers
+            return [outcome if type(each) in (Granted, Done) else each for each in answers]
+
+        return Exchange((wait(replicas),), confirm)
+
+    return read_and_wait
 
 
-def _read_queued(replies: list[Reply]) -> Answers:
+def _read_acquired(queued: bool, replies: list[Reply]) -> Answers:
     reply = replies[0]
-    return [Granted(reply) if type(reply) is int else _read_held(reply, queued=True)]
-
-
-def _read_tried(replies: list[Reply]) -> Answers:
-    reply = replies[0]
-    return [Granted(reply) if type(reply) is int else _read_held(reply, queued=False)]
-
-
-def _read_held(reply: Reply, *, queued: bool) -> Held | Failed:
+    if type(reply) is int:
+        return [Granted(reply)]
     if type(reply) is not list:
-        return failed(reply)
+        return [failed(reply)]
     left, owner = reply
     holder = owner.decode(errors="surrogateescape")
     # Another program releases its lock without waking the waiters.
     wakes = queued and (Label.of(holder) is not None or shares_of(holder) is not None)
-    return Held(left / 1000 if left >= 0 else inf, wakes, holder)
+    return [Held(left / 1000 if left >= 0 else inf, wakes, holder)]

@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.core.effects import Sleep
 from holdfast.core.fanout import FanOut
@@ -18,10 +18,7 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Break,
-    Done,
-    Extend,
     Failed,
-    Granted,
     Inspect,
     List,
     Request,
@@ -30,10 +27,9 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.commands import ping, wait_for_replicas
+from holdfast.engines.redis.commands import ping
 from holdfast.engines.redis.connection import SILENT, Connection
 from holdfast.engines.redis.handshake import Handshake
-from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.protocol import Exchange
 from holdfast.engines.redis.waiters import Waiters
 
@@ -154,39 +150,17 @@ T = TypeVar("T")
 Rounds: TypeAlias = Generator[Effect, None, T]
 
 
-class Route(Protocol):
-    """The way of requests, of any number of threads or tasks."""
-
-    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Rounds[Sequence[Answer]]:
-        """How to answer each request: by a round to one server, or in several steps."""
-        ...
-
+Route: TypeAlias = Callable[[Sequence[Request], float], FanOut | Rounds[Sequence[Answer]]]
+"""How to answer each request, by an instant: by a round to one server, or in several steps. Called
+by any number of threads or tasks."""
 
 MAIN, EXCLUSIVE = 0, 1
 """The connections to a single server."""
 
 
-class Single:
-    """One server. A second connection to it is for what must have one to itself: WAIT,
-    which blocks it, and the transactions of cells, which WATCH on it."""
-
-    def __init__(self, nodes: Nodes, replicas: int) -> None:
-        self._nodes, self._replicas = nodes, replicas
-
-    def ask(self, requests: Sequence[Request], until: float) -> FanOut | Rounds[Sequence[Answer]]:
-        """How to answer each request."""
-        first = requests[0]
-        asked = FanOut(requests, (EXCLUSIVE if type(first) is Write else MAIN,), until)
-        if self._replicas and isinstance(first, (Acquire, Extend)):
-            return self._replicated(asked, first.key)
-        return asked
-
-    def _replicated(self, asked: FanOut, key: str) -> Rounds[Sequence[Answer]]:
-        yield asked
-        answers = self._nodes.answers(asked)
-        asking = wait_for_replicas(self._replicas, keys_of(key).lock)
-        confirmation = FanOut((asking,), (EXCLUSIVE,), asked.until)
-        return (yield from confirmed(self._nodes, confirmation, answers))
+def single(requests: Sequence[Request], until: float) -> FanOut:
+    """One server. A second connection to it is for the transactions of cells, which WATCH on it."""
+    return FanOut(requests, (EXCLUSIVE if type(requests[0]) is Write else MAIN,), until)
 
 
 class Voting:
@@ -206,16 +180,3 @@ class Voting:
             yield FanOut((ping(),), self._quorum.all_nodes, connected_by)
             until += self._quorum.clock() - began
         return (yield from self._quorum.ask(requests, until))
-
-
-def confirmed(
-    nodes: Nodes, confirmation: FanOut, answers: Sequence[Answer]
-) -> Rounds[Sequence[Answer]]:
-    """Count only what enough replicas have acknowledged."""
-    if not any(isinstance(answer, (Granted, Done)) for answer in answers):
-        return answers
-    yield confirmation
-    [acknowledged] = nodes.answers(confirmation)
-    if not isinstance(acknowledged, Failed):
-        return answers
-    return [acknowledged if isinstance(each, (Granted, Done)) else each for each in answers]

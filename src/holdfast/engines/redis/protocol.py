@@ -59,7 +59,7 @@ class Exchange:
     exchange."""
 
     commands: Sequence[bytes]
-    read: "Callable[[list[Reply]], Answers | Exchange]"
+    read: "Reading"
     loads: bool = False
     """Whether it loads the scripts: if one is missing then, loading it again would not help."""
     round: FanOut = field(init=False)
@@ -69,6 +69,10 @@ class Exchange:
     def is_release(self) -> bool:
         """Releases are sent also when their caller has stopped waiting."""
         return type(self.round.requests[0]) is Release
+
+
+Reading: TypeAlias = Callable[[list[Reply]], Answers | Exchange]
+"""What replies mean: answers, or what to send next."""
 
 
 class Script(NamedTuple):

@@ -111,7 +111,7 @@ class RedisStore:
         if self._is_busy_here():
             return [Failed.at("redis", BUSY)] * len(requests)
         self._waiters.ask(requests)
-        way = self._route.ask(requests, until)
+        way = self._route(requests, until)
         if isinstance(way, FanOut):
             self._perform(way)
             answers = self._nodes.answers(way)

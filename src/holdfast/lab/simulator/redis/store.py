@@ -19,7 +19,7 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import CONNECT_TIMEOUT
 from holdfast.engines.redis.connection import Connection as NodeConnection
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
-from holdfast.engines.redis.nodes import Nodes, Single
+from holdfast.engines.redis.nodes import Nodes, Route, single
 from holdfast.engines.redis.protocol import BROKEN, explain
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.lab.simulator.client import Client
@@ -125,10 +125,11 @@ class RedisStore(Store):
             self._nodes.add(_address(name), voter if is_quorum else Handshake())
         self._links = [NodeLink(self, scene, node) for node in self._nodes.all]
         self.connections = self._links
-        self._route: Quorum | Single = Single(self._nodes, replicas=0)
+        self._route: Route = single
         if is_quorum:
             uniform, drift = client.timeline.random.uniform, client.runtime.drift
-            self._route = Quorum(names, guards, client.clock, self._wall_clock, uniform, drift)
+            wall_clock = self._wall_clock
+            self._route = Quorum(names, guards, client.clock, wall_clock, uniform, drift).ask
 
     def flush_all(self) -> None:
         for link in self._links:
@@ -145,7 +146,7 @@ class RedisStore(Store):
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         self._waiters.ask(requests)
-        way = self._route.ask(requests, until)
+        way = self._route(requests, until)
         steps = self._one_round(way) if isinstance(way, FanOut) else way
         answers = yield from self._drive(steps)
         self._waiters.answered(requests[0], answers[0])

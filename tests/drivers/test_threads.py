@@ -719,6 +719,35 @@ def test_a_wake_up_that_comes_before_the_wait_is_not_lost(
     lock.release()
 
 
+def test_all_waiters_are_notified_and_what_sleeps_goes_on(
+    line: Line, client: Client, other: Client
+) -> None:
+    """An engine whose wake-ups may have been missed has all waiters ask again. A pause after a
+    failure is kept: else each failure would be followed by the next one."""
+    driver, slept = client._driver, list[str]()
+    held = other.lock("job", ttl=600).acquire()
+    assert held is not None
+    theirs = held.holder
+
+    def sleep() -> Steps[None]:
+        yield Sleep(driver.runtime.clock() + 600)
+        slept.append("slept")
+
+    def asked() -> int:
+        return len([each for each in line.asked(Acquire) if each.holder != theirs])
+
+    callers = [Background(lambda: driver.run(sleep())), Background(client.lock("job").acquire)]
+    wait_for(lambda: asked() and len(driver._notifications) >= 2)
+    before = asked()
+    driver._notify_all()
+    wait_for(lambda: asked() > before)
+    client.close()
+    for caller in callers:
+        caller.join()
+    assert not slept
+    held.release()
+
+
 class TestADroppedLease:
     def test_it_says_so_and_is_not_renewed_any_more(
         self, line: Line, client: Client, caplog: pytest.LogCaptureFixture

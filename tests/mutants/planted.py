@@ -78,13 +78,6 @@ PLANTED = [
         "if True:",
         "tests/drivers/test_renewer.py",
     ),
-    Mutant(
-        "Redis: a holder is remembered as a waiter",
-        "engines/redis/waiters.py",
-        "        if type(answer) is Granted and type(request) is Acquire:",
-        "        if False:",
-        "tests/engines/redis/test_queue.py",
-    ),
     # core: several at once
     Mutant(
         "several locks are taken in the order given",

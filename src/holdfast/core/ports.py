@@ -31,6 +31,8 @@ class StoreHost(NamedTuple):
     """Report an event."""
     lose: Lose = lambda holders: None
     """The leases of these holders have ended before their time."""
+    notify_all: Callable[[], None] = lambda: None
+    """Notify every waiter: wake-ups may have been missed. As `notify`."""
 
 
 class Store(Protocol):
@@ -58,8 +60,8 @@ class PumpedStore(Store, Protocol):
         `until` at the latest. Returns at once if another thread receives."""
         ...
 
-    def stop_pumping(self) -> None:
-        """Make every `pump` return."""
+    def wake(self, waiter_id: str) -> None:
+        """Have the `pump` of this waiter, if there is one, look whether it is still silent."""
         ...
 
 

@@ -35,6 +35,7 @@ from holdfast.drivers.common import (
     LAST_LINES,
     LOOPS,
     RESTART_PAUSE,
+    SLEEPER,
     Driver,
     call_back,
 )
@@ -103,7 +104,7 @@ class AsyncDriver(Driver):
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(self.runtime.clock, self._notify, self.hooks, self._lose)
+        host = StoreHost(self.runtime.clock, self._notify, self.hooks, self._lose, self._notify_all)
         self._store: AsyncStore = self.engine.connect_async(host)
         self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._notifications: dict[str, asyncio.Event] = {}
@@ -183,7 +184,7 @@ class AsyncDriver(Driver):
     async def _pause(self, effect: Effect) -> bool:
         if isinstance(effect, Wait):
             return await self._wait(effect.waiter_id, effect.until)
-        waiter_id = f"sleep {id(effect)}"
+        waiter_id = f"{SLEEPER}{id(effect)}"
         self._subscribe(waiter_id)
         try:
             return await self._wait(waiter_id, effect.until)

@@ -26,6 +26,9 @@ from holdfast.events import Answered, InternalError, Lost
 CLOSE_TIMEOUT = 10.0
 """How long closing waits for operations that are under way; node timeouts bound them anyway."""
 
+SLEEPER = "sleep "
+"""How the id begins under which a `Sleep` is waited for."""
+
 RESTART_PAUSE = 0.1
 """How long a loop that failed pauses before it starts again."""
 
@@ -134,6 +137,15 @@ class Driver(ABC):
 
     def _unsubscribe(self, waiter_id: str) -> None:
         self._notifications.pop(waiter_id, None)
+
+    @abstractmethod
+    def _notify(self, waiter_id: str) -> None: ...
+
+    def _notify_all(self) -> None:
+        """Notify every waiter; what only sleeps goes on."""
+        for waiter_id in list(self._notifications):
+            if not waiter_id.startswith(SLEEPER):
+                self._notify(waiter_id)
 
     @abstractmethod
     def _wake(self, loop: str) -> None: ...

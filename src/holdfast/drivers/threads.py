@@ -37,6 +37,7 @@ from holdfast.drivers.common import (
     LAST_LINES,
     LOOPS,
     RESTART_PAUSE,
+    SLEEPER,
     Driver,
     call_back,
 )
@@ -78,7 +79,10 @@ class ThreadDriver(Driver):
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(self.runtime.clock, self._notify, self.hooks, partial(lose, self.runtime))
+        lose_leases = partial(lose, self.runtime)
+        host = StoreHost(
+            self.runtime.clock, self._notify, self.hooks, lose_leases, self._notify_all
+        )
         self._store: Store = self.engine.connect(host)
         self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._pumped = self._store if isinstance(self._store, PumpedStore) else None
@@ -152,7 +156,7 @@ class ThreadDriver(Driver):
     def _pause(self, effect: Effect) -> bool:
         if isinstance(effect, Wait):
             return self._wait(effect.waiter_id, effect.until)
-        waiter_id = f"sleep {id(effect)}"  # not the thread's: its signal handler may sleep, too
+        waiter_id = f"{SLEEPER}{id(effect)}"  # not the thread's: its signal handler may sleep, too
         self._subscribe(waiter_id)
         try:
             return self._wait(waiter_id, effect.until)
@@ -168,7 +172,7 @@ class ThreadDriver(Driver):
             look_at = until
             if waiter_id not in LOOPS:
                 look_at = min(until, clock() + SIGNALS_EVERY)
-                if self._pumped is not None:
+                if self._pumped is not None and not waiter_id.startswith(SLEEPER):
                     self._pumped.pump(waiter_id, notifications.empty, look_at)
             woken = self._get(notifications, look_at)
             if woken or clock() >= until:
@@ -199,6 +203,8 @@ class ThreadDriver(Driver):
         notifications = self._notifications.get(waiter_id)
         if notifications is not None:
             notifications.put(None)
+            if self._pumped is not None:
+                self._pumped.wake(waiter_id)
 
     def clock_moved(self) -> None:
         """Have all waits look at the clock again."""
@@ -326,8 +332,6 @@ class ThreadDriver(Driver):
         for waiter_id in list(self._notifications):
             if waiter_id != RENEWER:
                 self._notify(waiter_id)
-        if self._pumped is not None:
-            self._pumped.stop_pumping()
 
     def abandon(self) -> None:
         """Close without waiting for anything: the client was garbage-collected."""

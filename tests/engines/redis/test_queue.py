@@ -81,14 +81,6 @@ def test_a_lock_changes_hands_by_four_scripts(server: RedisServer, invite: Invit
     ben(theirs.release)
 
 
-def test_a_holder_is_no_waiter(server: RedisServer, invite: Invite) -> None:
-    """The fault: a client remembered each lease as a waiter for as long as it was held."""
-    party = invite(server.url, ttl=LASTING)
-    lease = party.takes()
-    assert lease.holder not in party.client._driver._store._waiters
-    party(lease.release)
-
-
 def heard_by(processes: list[Process]) -> list[list[str]]:
     return [process.heard for process in processes]
 

@@ -95,18 +95,14 @@ class AsyncRedisStore:
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        self._waiters.ask(requests)
         way = self._route(requests, until)
         if isinstance(way, FanOut):
             try:
                 await self._start(way)
             finally:
                 way.over = True  # a cancelled task must not be granted anything any more
-            answers = self._nodes.answers(way)
-        else:
-            answers = await perform_async(way, self._do)
-        self._waiters.answered(requests[0], answers[0])
-        return answers
+            return self._nodes.answers(way)
+        return await perform_async(way, self._do)
 
     async def close(self) -> None:
         """Close every connection."""

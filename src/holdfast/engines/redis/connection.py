@@ -199,7 +199,7 @@ class Connection:
         for exchange in failing:
             self._fail(exchange, why, heals)
         if listened:
-            self._nodes.waiters.wake_all()
+            self._nodes.host.notify_all()
 
     def silent(self) -> None:
         """It did not answer in time."""

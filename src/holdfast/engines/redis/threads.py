@@ -88,7 +88,6 @@ class RedisStore:
         self._nodes, self._route = nodes, route
         self._clock, self._waiters = nodes.clock, nodes.waiters
         nodes.connect, nodes.disconnect = self._connect, self._disconnect
-        self._waiters.woken = self._woken
         self._begin()
 
     def _begin(self) -> None:
@@ -110,19 +109,15 @@ class RedisStore:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         if self._is_busy_here():
             return [Failed.at("redis", BUSY)] * len(requests)
-        self._waiters.ask(requests)
         way = self._route(requests, until)
         if isinstance(way, FanOut):
             self._perform(way)
-            answers = self._nodes.answers(way)
-        else:
-            answers = perform(way, self._do)
-        self._waiters.answered(requests[0], answers[0])
-        return answers
+            return self._nodes.answers(way)
+        return perform(way, self._do)
 
     def pump(self, waiter_id: str, is_silent: Callable[[], bool], until: float) -> None:
         """Wait for a wake-up, and read for all threads meanwhile if no other does."""
-        if waiter_id not in self._waiters or not self._sockets or self._is_busy_here():
+        if not self._sockets or self._is_busy_here():
             return
         waiting = WaitingThread()
         self._pumping[waiter_id] = waiting
@@ -131,11 +126,14 @@ class RedisStore:
         finally:
             self._pumping.pop(waiter_id, None)
 
-    def stop_pumping(self) -> None:
-        """Let every thread that pumps look again."""
-        for waiting in list(self._pumping.values()):
+    def wake(self, waiter_id: str) -> None:
+        """Let the thread that pumps for this waiter look again. Needs no mutex."""
+        waiting = self._pumping.get(waiter_id)
+        if waiting is not None:
             waiting.wake()
-        self._interrupt_leader()
+            reads_now = self._leading == get_ident() and self._is_busy_here()
+            if self._leader is waiting and not reads_now:
+                self._interrupt_leader()
 
     def close(self) -> None:
         """Close every connection."""
@@ -365,8 +363,3 @@ class RedisStore:
                     connection.lost(GONE if error is None else explain(error), heals_in(error))
         self._interrupt_leader()
         self._promote()
-
-    def _woken(self, holder: str) -> None:
-        waiting = self._pumping.get(holder)
-        if waiting is not None:
-            waiting.wake()

@@ -208,6 +208,11 @@ class Client:
         elif waiter is not None:
             self.notifications[waiter_id] = True
 
+    def notify_all(self) -> None:
+        """Wake every waiter."""
+        for waiter_id in list(self.notifications):
+            self.notify(waiter_id)
+
     def _subscribe(self, waiter_id: str) -> None:
         self.notifications[waiter_id] = False
 

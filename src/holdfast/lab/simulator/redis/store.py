@@ -110,7 +110,9 @@ class RedisStore(Store):
         super().__init__(client, "redis")
         self._blocks = True  # under asyncio, too, a cancelled request ends at once
         channel, names = f"{client.name}:channel", [server.name for server in scene.servers]
-        host = StoreHost(client.clock, client.notify, client.events.append)
+        host = StoreHost(
+            client.clock, client.notify, client.events.append, notify_all=client.notify_all
+        )
         self._waiters = Waiters(host, channel)
         is_quorum = len(names) > 1
         commands = Commands(quorum=is_quorum, keep=KEEP, channel=channel)
@@ -145,12 +147,9 @@ class RedisStore(Store):
         self.wake_later()
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
-        self._waiters.ask(requests)
         way = self._route(requests, until)
         steps = self._one_round(way) if isinstance(way, FanOut) else way
-        answers = yield from self._drive(steps)
-        self._waiters.answered(requests[0], answers[0])
-        return answers
+        return (yield from self._drive(steps))
 
     def _one_round(self, single: FanOut) -> Generator[FanOut, None, Sequence[Answer]]:
         yield single

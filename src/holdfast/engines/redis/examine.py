@@ -15,7 +15,7 @@ from holdfast.core.records import Finding, NodeInfo
 from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines import examining
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.handshake import is_durable
+from holdfast.engines.redis.handshake import facts, is_durable
 from holdfast.engines.redis.protocol import command, explain
 
 OLDEST, NEWEST = "6.0", "9.1"
@@ -70,15 +70,8 @@ class Talk:
         return reply
 
     def facts(self, *words: str) -> dict[str, str]:
-        """The reply as names and values: of INFO or of CONFIG GET; empty if it was refused."""
-        reply = self.ask(*words)
-        if isinstance(reply, bytes):
-            pairs = (line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
-            return dict(pairs)
-        if isinstance(reply, list):
-            texts = [each.decode() for each in reply]
-            return dict(zip(texts[::2], texts[1::2], strict=True))
-        return {}
+        """The reply to INFO or CONFIG GET; empty if it was refused."""
+        return facts(self.ask(*words))
 
     def clock(self) -> float:
         """What the server takes for the time."""
@@ -136,7 +129,7 @@ def _see_one(terms: Terms, node_timeout: float | None, address: Address) -> Seen
     try:
         node = examining.figures(name, talk.clock)
         server = talk.facts("INFO", "server")
-        durable = is_durable(talk.ask("CONFIG", "GET", "*append*"))
+        durable = is_durable(talk.facts("CONFIG", "GET", "*append*"))
         if node_timeout is not None:  # up to an error, if there is one
             findings.extend(_examine_one(terms, node_timeout, name, talk, server))
         uptime = float(server.get("uptime_in_seconds", 0.0))
@@ -197,11 +190,10 @@ def _examine_one(
 
 
 def _persistence(name: str, talk: Talk, terms: Terms) -> Iterator[Finding]:
-    reply = talk.ask("CONFIG", "GET", "*append*")
-    if terms.quarantine or isinstance(reply, Exception) or not reply or is_durable(reply):
+    config = talk.facts("CONFIG", "GET", "*append*")
+    if terms.quarantine or not config or is_durable(config):
         return
-    config = talk.facts("CONFIG", "GET", "*append*") | talk.facts("CONFIG", "GET", "save")
-    kept = config.get("appendonly") == "yes" or config.get("save")
+    kept = config.get("appendonly") == "yes" or talk.facts("CONFIG", "GET", "save").get("save")
     yield Finding(
         "note" if kept else "warning",
         name,

@@ -87,31 +87,31 @@ class NodeHandshake(Handshake):
                 "every node)",
                 inf,
             )
-        facts = {} if isinstance(info, Exception) else _facts(info)
-        if b"run_id" in facts:
-            uptime = float(facts[b"uptime_in_seconds"]) if self._guarded else 0.0
-            self._guard.met(facts[b"run_id"].decode(), uptime, is_durable(config), self._clock())
+        known = facts(info)
+        if "run_id" in known:
+            uptime = float(known["uptime_in_seconds"]) if self._guarded else 0.0
+            self._guard.met(known["run_id"], uptime, is_durable(facts(config)), self._clock())
         elif self._guarded:
             return failed("INFO has no run_id, without which there is no restart_guard", inf)
         return DONE
 
 
-def _facts(info: Reply) -> dict[bytes, bytes]:
-    """The lines `name:value` of INFO."""
-    pairs = (line.partition(b":") for line in bytes(info).split(b"\r\n"))
-    return {name: value for name, _, value in pairs}
+def facts(reply: Reply) -> dict[str, str]:
+    """Names and values, of a reply to INFO or to CONFIG GET; empty if that was refused."""
+    if isinstance(reply, bytes):
+        pairs = (line.partition(":") for line in reply.decode().splitlines())
+        return {name: value for name, _, value in pairs}
+    if isinstance(reply, list):  # of RESP2
+        reply = dict(zip(reply[::2], reply[1::2], strict=True))
+    known = reply if isinstance(reply, dict) else {}
+    return {name.decode(): value.decode() for name, value in known.items()}
 
 
-def is_durable(config: Reply) -> bool:
-    """Whether it writes every change to its disk before it answers. A server that does not show its
-    settings is taken for one that loses data."""
-    if isinstance(config, Exception):
-        return False
-    settings = (
-        config if isinstance(config, dict) else dict(zip(config[::2], config[1::2], strict=True))
-    )
+def is_durable(settings: dict[str, str]) -> bool:
+    """Whether a server with these settings writes every change to its disk before it answers. One
+    that does not show its settings is taken for one that loses data."""
     return (
-        settings.get(b"appendonly") == b"yes"
-        and settings.get(b"appendfsync") == b"always"
-        and settings.get(b"no-appendfsync-on-rewrite") == b"no"
+        settings.get("appendonly") == "yes"
+        and settings.get("appendfsync") == "always"
+        and settings.get("no-appendfsync-on-rewrite") == "no"
     )

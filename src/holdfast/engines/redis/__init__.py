@@ -22,7 +22,9 @@ from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     SENTINEL_PORT,
     Address,
+    ClusterOf,
     Settings,
+    read_client,
     sentinel,
     server,
 )
@@ -157,8 +159,6 @@ def of_clients(
 ) -> tuple[str, Callable[[dict[str, str]], Engine]]:
     """A user's own redis-py clients: the URL to show, and the engine behind them, given options.
     One is one server (or a cluster), several are a quorum."""
-    from holdfast.engines.redis.clients import ClusterOf, read_client
-
     found = [read_client(client, awaits=awaits) for client in clients]
     clusters = [each for each in found if isinstance(each, ClusterOf)]
     servers = [each for each in found if not isinstance(each, ClusterOf)]

@@ -10,7 +10,10 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
+import redis
+import redis.asyncio
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -25,6 +28,14 @@ DEFAULT_PORT, SENTINEL_PORT = 6379, 26379
 SHORTEST_TIMEOUT = 0.001
 PING = b"*1\r\n$4\r\nPING\r\n"
 WHO_IS_MASTER = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
+
+WORDS = (
+    *("host", "port", "path", "db", "username", "password", "credential_provider"),
+    *("client_name", "socket_keepalive", "socket_keepalive_options"),
+)
+"""What is taken over of a user's own client, besides all that is about TLS."""
+
+ENCRYPTED = (blocking.SSLConnection, nonblocking.SSLConnection)
 
 Settings = dict[str, Any]
 """Arguments of a redis-py connection."""
@@ -250,3 +261,84 @@ async def _ask_sentinel_async(service: str, settings: Settings, timeout: float) 
         return error
     finally:
         await connection.disconnect()
+
+
+class Server(NamedTuple):
+    """One client's server."""
+
+    address: Address
+    url: str
+    """As it is shown."""
+
+
+class ClusterOf(NamedTuple):
+    """One client's cluster."""
+
+    seeds: list[Endpoint]
+    settings: Settings
+
+
+def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
+    """The server that a user's own client is for. That is neither used nor closed: holdfast makes
+    connections like its own. A client of asyncio where one of threads is needed, or the
+    reverse, is a `TypeError`."""
+    _check_kind(client, awaits=awaits)
+    if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
+        return _cluster(client)
+    pool = client.connection_pool
+    encrypted = issubclass(pool.connection_class, ENCRYPTED)
+    settings = _settings(pool.connection_kwargs, encrypted=encrypted)
+    database = settings.setdefault("db", 0) or 0
+    if hasattr(pool, "sentinel_manager"):
+        return _sentinel(pool, settings)
+    if "path" in settings:
+        address = server(settings, pool.connection_class)
+        return Server(address, f"unix://{quote(settings['path'])}")
+    endpoint = Endpoint(settings.get("host", "localhost"), int(settings.get("port", DEFAULT_PORT)))
+    settings |= endpoint._asdict()
+    address = server(settings, pool.connection_class)
+    scheme = "rediss" if encrypted else "redis"
+    return Server(address, f"{scheme}://{endpoint.name}/{database}")
+
+
+def _check_kind(client: Any, *, awaits: bool) -> None:
+    ours, theirs = ("an AsyncClient", redis.asyncio) if awaits else ("a Client", redis)
+    if not isinstance(client, (theirs.Redis, theirs.RedisCluster)):
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        raise TypeError(f"url: {ours} needs a {theirs.__name__}.Redis, got a {kind}")
+
+
+def _settings(given: Mapping[str, Any], *, encrypted: bool) -> Settings:
+    marked = {"ssl_cert_reqs": "required"} if encrypted else {}  # redis-py's default
+    return marked | {
+        name: value
+        for name, value in given.items()
+        if value is not None and (name in WORDS or (encrypted and name.startswith("ssl_")))
+    }
+
+
+def _sentinel(pool: Any, settings: Settings) -> Server:
+    if not pool.is_master:
+        raise ValueError("url: a lock is kept by the master, got a client of its replicas")
+    endpoints, asking = [], {}
+    for each in pool.sentinel_manager.sentinels:
+        kind, given = each.connection_pool.connection_class, each.connection_pool.connection_kwargs
+        encrypted = issubclass(kind, ENCRYPTED)
+        asking = _settings(given, encrypted=encrypted)
+        endpoints.append(Endpoint(asking.pop("host"), int(asking.pop("port"))))
+    address = sentinel(endpoints, pool.service_name, settings, asking)
+    hosts = ",".join(endpoint.name for endpoint in endpoints)
+    url = f"redis+sentinel://{hosts}/{pool.service_name}/{settings['db']}"
+    return Server(address, url)
+
+
+def _cluster(client: Any) -> ClusterOf:
+    manager = client.nodes_manager
+    given = getattr(manager, "connection_kwargs", {})
+    kind = given.get("connection_class", object)
+    encrypted = bool(given.get("ssl")) or issubclass(kind, ENCRYPTED)
+    settings = _settings(given, encrypted=encrypted)
+    for name in ("host", "port", "db"):
+        settings.pop(name, None)
+    nodes = manager.startup_nodes.values()
+    return ClusterOf([Endpoint(node.host, int(node.port)) for node in nodes], settings)

@@ -49,6 +49,10 @@ class FanOut:
             self.over = True
             self.wake()
 
+    def stop(self) -> None:
+        """Its caller waits no more."""
+        self.over = True
+
     def _is_decided(self) -> bool:
         """Whether the nodes that have not answered cannot change the outcome."""
         return False

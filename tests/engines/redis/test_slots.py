@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.core.effects import Sleep
-from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -30,7 +29,7 @@ from holdfast.engines.redis.cluster import (
     SlotRange,
     read_slots,
 )
-from holdfast.engines.redis.nodes import Nodes
+from holdfast.engines.redis.nodes import Nodes, Together
 from holdfast.engines.redis.protocol import Exchange
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Endpoint
@@ -76,7 +75,7 @@ class Net:
                     self.log.append("pause")
                     self.now = effect.until
                     continue
-                for sent in (effect,) if isinstance(effect, FanOut) else effect:
+                for sent in effect.parts if isinstance(effect, Together) else (effect,):
                     assert isinstance(sent, NodeRound)
                     sent.received(sent.nodes[0], self._run(sent))
         except StopIteration as stop:

@@ -100,7 +100,8 @@ class AsyncRedisStore:
             try:
                 await self._start(way)
             finally:
-                way.over = True  # a cancelled task must not be granted anything any more
+                if not way.over:  # a cancelled task must not be granted anything any more
+                    way.stop()
             return self._nodes.answers(way)
         return await perform_async(way, self._do)
 
@@ -163,14 +164,11 @@ class AsyncRedisStore:
         if isinstance(effect, Sleep):
             await asyncio.sleep(effect.until - self._clock())
         else:
-            rounds = (effect,) if isinstance(effect, FanOut) else effect
-            waits = [self._start(each) for each in rounds]
             try:
-                for waiting in waits:
-                    await waiting
+                await self._start(effect)
             finally:
-                for each in rounds:
-                    each.over = True  # a cancelled task must not be granted anything any more
+                if not effect.over:
+                    effect.stop()
 
     def _start(self, each: FanOut) -> WaitingTask:
         """Send a round; the result is set when it is over."""

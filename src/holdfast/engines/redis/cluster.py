@@ -36,7 +36,7 @@ from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.connection import Connection
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.nodes import Nodes, Rounds
+from holdfast.engines.redis.nodes import Nodes, Rounds, Together
 from holdfast.engines.redis.protocol import Answers, Exchange, Reply, command, failed
 from holdfast.engines.urls import Endpoint
 
@@ -164,7 +164,7 @@ class Cluster:
             (self._round(turn, [requests[index] for index in indices], until), indices)
             for turn, indices in groups.items()
         ]
-        yield [sent for sent, _ in rounds]
+        yield Together([sent for sent, _ in rounds])
         return rounds
 
     def _round(self, turn: Turn, requests: Sequence[object], until: float) -> NodeRound:
@@ -205,7 +205,7 @@ class Cluster:
         """Each master lists its own, in order; so the first of all are among the first of each."""
         while masters := list(dict.fromkeys(each.master for each in self._ranges)):
             rounds = [self._round(Turn(master), (request,), until) for master in masters]
-            yield rounds
+            yield Together(rounds)
             answers = [self._nodes.answers(sent)[0] for sent in rounds]
             for at, master in enumerate(masters):
                 while type(answer := answers[at]) is Listing and answer.cursor:

@@ -44,6 +44,29 @@ LEAST_TIMEOUT = 0.05
 """A waiter that polls may ask just before its time is over. That is no server's failure."""
 
 
+class Together(FanOut):
+    """Several rounds that are sent together. It is over when all of them are."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[FanOut]) -> None:
+        nodes = [node for part in parts for node in part.nodes]
+        FanOut.__init__(self, (), nodes, max(part.until for part in parts))
+        self.parts = parts
+
+    def stop(self) -> None:
+        """Its caller waits no more."""
+        self.over = True
+        for part in self.parts:
+            part.stop()
+
+    def look(self) -> None:
+        """One of them is over."""
+        if not self.over and all(part.over for part in self.parts):
+            self.over = True
+            self.wake()
+
+
 class Nodes:
     """All servers of one client."""
 
@@ -90,8 +113,12 @@ class Nodes:
     def start(self, each: FanOut, wake: Callable[[], None]) -> None:
         """Send the requests of a round, which are one exchange or need one; `wake` is called when
         it is over."""
-        now = self.clock()
         each.wake = wake
+        if isinstance(each, Together):
+            for part in each.parts:
+                self.start(part, each.look)
+            return
+        now = self.clock()
         first = each.requests[0]
         wakes = True
         if type(first) is Acquire and first.queue:
@@ -127,7 +154,11 @@ class Nodes:
 
     def expire(self, each: FanOut) -> None:
         """Its time is over, or its caller has stopped waiting."""
-        if self.clock() >= each.until:
+        if isinstance(each, Together):
+            for part in each.parts:
+                if not part.over:
+                    self.expire(part)
+        elif self.clock() >= each.until:
             for index in each.nodes:
                 if index not in each.answers:
                     self.all[index].silent()
@@ -143,8 +174,8 @@ class Nodes:
         return [Failed.at(connection.name, connection.last_error or SILENT)] * len(each.requests)
 
 
-Effect: TypeAlias = FanOut | Sequence[FanOut] | Sleep
-"""A round, or several to be sent together, that is to be waited for; or a sleep."""
+Effect: TypeAlias = FanOut | Sleep
+"""A round that is to be waited for, or a sleep."""
 
 T = TypeVar("T")
 Rounds: TypeAlias = Generator[Effect, None, T]

@@ -92,7 +92,6 @@ class RedisStore:
 
     def _begin(self) -> None:
         self._mutex = threading.RLock()
-        self._owned = threading.Condition(self._mutex)
         self._sockets: dict[Connection, Socket] = {}
         self._connecting: dict[Connection, threading.Thread] = {}
         self._leader: WaitingThread | None = None
@@ -164,20 +163,17 @@ class RedisStore:
     def _is_busy_here(self) -> bool:
         """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
         mutex."""
-        try:
-            self._owned.notify(0)
-        except RuntimeError:  # it refuses a thread that does not have the mutex
-            return False
-        return True
+        # An RLock has it for `threading.Condition`.
+        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Sleep):
             time.sleep(max(0.0, effect.until - self._clock()))
         else:
-            self._perform(*((effect,) if isinstance(effect, FanOut) else effect))
+            self._perform(effect)
 
-    def _perform(self, *rounds: FanOut) -> None:
-        """Send some rounds, and wait until they are over or their time is."""
+    def _perform(self, each: FanOut) -> None:
+        """Send a round, and wait until it is over or its time is."""
         waiting = WaitingThread()
         try:
             with self._mutex:
@@ -186,20 +182,16 @@ class RedisStore:
                     self._receive_all()
                 self._used_at = now
                 try:
-                    for each in rounds:
-                        self._nodes.start(each, waiting.wake)
+                    self._nodes.start(each, waiting.wake)
                 except BaseException:
-                    for each in rounds:
-                        for index in each.nodes:
-                            self._disconnect(self._nodes.all[index], INTERRUPTED)
+                    for index in each.nodes:
+                        self._disconnect(self._nodes.all[index], INTERRUPTED)
                     raise
-            for each in rounds:
-                self._wait(waiting, each)
+            self._wait(waiting, each)
         finally:
-            for each in rounds:
-                if not each.over:
-                    with self._mutex:
-                        self._nodes.expire(each)
+            if not each.over:
+                with self._mutex:
+                    self._nodes.expire(each)
             if self._nodes.closed and self._sockets:
                 self.close()
 

@@ -155,27 +155,20 @@ class RedisStore(Store):
         yield single
         return self._nodes.answers(single)
 
-    def _perform(self, effect: FanOut | Sequence[FanOut], resume: Resume) -> None:
-        """Send some rounds, and wait until they are over or their time is."""
-        rounds = Rounds((effect,) if isinstance(effect, FanOut) else effect, resume)
+    def _perform(self, effect: FanOut, resume: Resume) -> None:
+        """Send a round, and wait until it is over or its time is."""
 
         def time_out() -> None:
-            for each in rounds.all:
-                if not each.over:
-                    self._nodes.expire(each)
-            rounds.wake()
+            if not effect.over:
+                self._nodes.expire(effect)
 
-        for each in rounds.all:
-            self._nodes.start(each, rounds.wake)
+        self._nodes.start(effect, lambda: resume(None))
         self.flush_all()
-        for each in rounds.all:
-            self.client.sent(each.requests)
-        rounds.wake()
-        self.client.at(max(each.until for each in rounds.all), time_out)
+        self.client.sent(effect.requests)
+        self.client.at(effect.until, time_out)
 
-    def _stopped(self, effect: FanOut | Sequence[FanOut]) -> None:
-        for each in (effect,) if isinstance(effect, FanOut) else effect:
-            each.over = True  # a cancelled request must not be granted anything any more
+    def _stopped(self, effect: FanOut) -> None:
+        effect.stop()  # a cancelled request must not be granted anything any more
 
     def _wall_clock(self) -> float:
         return EPOCH + self.client.timeline.now + self.client.calendar
@@ -184,18 +177,6 @@ class RedisStore(Store):
         if heals is not None:
             self.client.fails(RuntimeError(f"{node.name} refused: {why}"))
         self._links[node.index].disconnect(why)
-
-
-class Rounds:
-    """Rounds that a request waits for."""
-
-    def __init__(self, rounds: Sequence[FanOut], resume: Resume) -> None:
-        self.all, self._resume = rounds, resume
-
-    def wake(self) -> None:
-        """One of them is over."""
-        if all(each.over for each in self.all):
-            self._resume(None)
 
 
 def _address(name: str) -> Address:

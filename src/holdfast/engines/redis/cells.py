@@ -12,7 +12,7 @@ redis-py's own transactions are not used: they report a connection that broke du
 `WatchError`, as if nothing had been done, though the outcome is unknown.
 """
 
-from holdfast.core.messages import CHANGED, DONE, OFFER, Answer, Read, Write
+from holdfast.core.messages import CHANGED, DONE, Read, Write
 from holdfast.core.records import Versioned
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.protocol import (
@@ -20,8 +20,8 @@ from holdfast.engines.redis.protocol import (
     Exchange,
     Reply,
     command,
+    confirmed,
     failed,
-    milliseconds,
 )
 
 
@@ -72,24 +72,10 @@ def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Exchang
         for reply in replies:
             if isinstance(reply, Exception):
                 return [failed(reply)]
-        if replies[2] is None:  # that of EXEC
-            return [CHANGED]
-        return [acknowledged(replies[-1], replicas) if replicas else DONE]
+        return [CHANGED if replies[2] is None else DONE]  # that of EXEC
 
     is_text = isinstance(value, str)
     raw = value.encode() if isinstance(value, str) else value
     fields = (b"value", raw, b"version", b"%d" % version, b"text", b"%d" % is_text)
     commands = (command(b"MULTI"), command(b"HSET", key, *fields), command(b"EXEC"))
-    return Exchange((*commands, wait(replicas)) if replicas else commands, read)
-
-
-def wait(replicas: int) -> bytes:
-    """Wait until that many replicas have acknowledged the last write of this connection."""
-    return command(b"WAIT", b"%d" % replicas, milliseconds(OFFER))
-
-
-def acknowledged(reply: Reply, wanted: int) -> Answer:
-    """What the reply to that means."""
-    if isinstance(reply, Exception):
-        return failed(reply)
-    return DONE if reply >= wanted else failed(f"{reply} of {wanted} replicas acknowledged it")
+    return Exchange(commands, confirmed(read, replicas))

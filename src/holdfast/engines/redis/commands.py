@@ -17,7 +17,6 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Break,
-    Done,
     Extend,
     Granted,
     Held,
@@ -31,16 +30,16 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.records import Label
-from holdfast.engines.redis.cells import acknowledged, cell_exchange, wait
+from holdfast.engines.redis.cells import cell_exchange
 from holdfast.engines.redis.inspect import Inspector
 from holdfast.engines.redis.keys import keys_of, shares_of
 from holdfast.engines.redis.protocol import (
     Answers,
     Exchange,
-    Reading,
     Reply,
     call,
     command,
+    confirmed,
     failed,
     milliseconds,
     word,
@@ -186,29 +185,6 @@ class Commands:
 def ping() -> Exchange:
     """Ask for nothing: it waits for the connection."""
     return Exchange((command(b"PING"),), lambda replies: [DONE])
-
-
-def confirmed(read: Reading, replicas: int) -> Reading:
-    """Count only what enough replicas have acknowledged. WAIT is about the last write of its
-    connection, so it is sent on that of the write: after a failover, another server would confirm
-    what it has not received."""
-    if not replicas:
-        return read
-
-    def read_and_wait(replies: list[Reply]) -> Answers | Exchange:
-        answers = cast(Answers, read(replies))
-        if not any(type(answer) in (Granted, Done) for answer in answers):
-            return answers
-
-        def confirm(acknowledgement: list[Reply]) -> Answers:
-            outcome = acknowledged(acknowledgement[0], replicas)
-            if outcome is DONE:
-                return answers
-            return [outcome if type(each) in (Granted, Done) else each for each in answers]
-
-        return Exchange((wait(replicas),), confirm)
-
-    return read_and_wait
 
 
 def _read_acquired(queued: bool, replies: list[Reply]) -> Answers:

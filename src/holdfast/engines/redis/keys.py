@@ -15,6 +15,7 @@ keep it. What belongs to it has a key beside it: `{key}:fence`, `{key}:queue`, `
 import re
 from typing import NamedTuple
 
+# Earlier versions used `{key}:wait`, too. A name that looks like it must keep its key.
 _BESIDE = re.compile(
     r"\{.*\}:(fence|queue(:guard|:kinds|:writer)?|members|cell|wait|holder|max_ttl)", re.DOTALL
 )

@@ -18,7 +18,7 @@ import hiredis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Answer, Failed, Release
+from holdfast.core.messages import Answer, Done, Failed, Granted, Release
 from holdfast.engines.urls import hint_for_tls
 
 Reply: TypeAlias = Any
@@ -42,6 +42,12 @@ REFUSED = (
 )
 """Parts of errors that do not heal by waiting: a wrong password, a missing right, a key that holds
 something else than a lock, protected mode."""
+
+CHANGES = (Granted, Done)
+"""Answers that report something written."""
+
+ACKNOWLEDGED_WITHIN = 0.5
+"""How long replicas may take to acknowledge it."""
 
 INCLUDE = "-- include: "
 
@@ -127,6 +133,32 @@ def conclude(exchange: Exchange, replies: list[Reply]) -> Answers | Exchange:
         if type(reply) is not int and _is_missing(reply) and not exchange.loads:
             return _with_scripts(exchange, replies)
     return exchange.read(replies)
+
+
+def confirmed(read: Reading, replicas: int) -> Reading:
+    """Count only what enough replicas have acknowledged. WAIT is about the last write of its
+    connection, so it is sent on that of the write: after a failover, another server would confirm
+    what it has not received."""
+    if not replicas:
+        return read
+
+    def read_and_wait(replies: list[Reply]) -> Answers | Exchange:
+        answers = read(replies)
+        if isinstance(answers, Exchange) or not any(type(each) in CHANGES for each in answers):
+            return answers
+
+        def confirm(acknowledged: list[Reply]) -> Answers:
+            [count] = acknowledged
+            if type(count) is int and count >= replicas:
+                return answers
+            text = f"{count} of {replicas} replicas acknowledged it"
+            unconfirmed = failed(count if isinstance(count, Exception) else text)
+            return [unconfirmed if type(each) in CHANGES else each for each in answers]
+
+        waiting = command(b"WAIT", b"%d" % replicas, milliseconds(ACKNOWLEDGED_WITHIN))
+        return Exchange((waiting,), confirm)
+
+    return read_and_wait
 
 
 def load_scripts() -> tuple[bytes, ...]:

@@ -27,7 +27,6 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import MAX_PENDING, Connection
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes, Voting
-from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
 from tests.core.quorum_stage import quorum_of
@@ -54,7 +53,7 @@ class Client:
             notify_all=lambda: self.woken.append("all"),
         )
         commands = Commands(quorum=False, keep=3600.0, channel="channel", replicas=replicas)
-        self.nodes = Nodes(host, commands.exchange, Waiters(host, "channel"))
+        self.nodes = Nodes(host, commands.exchange, "channel")
         self.nodes.connect = self._connect
         self.outgoing: list[bytes] = []
         self.nodes.disconnect = lambda connection, why, heals=None: connection.lost(why, heals)

@@ -31,7 +31,6 @@ from holdfast.engines.redis.cluster import (
 )
 from holdfast.engines.redis.nodes import Nodes, Together
 from holdfast.engines.redis.protocol import Exchange
-from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Endpoint
 
 A, B, C = Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)
@@ -57,7 +56,7 @@ class Net:
     def __init__(self, *seeds: Endpoint) -> None:
         self.now = 0.0
         host = StoreHost(lambda: self.now, lambda _: None, lambda _: None)
-        self.nodes = Nodes(host, lambda *_: pytest.fail("nothing is sent"), Waiters(host, ""))
+        self.nodes = Nodes(host, lambda *_: pytest.fail("nothing is sent"), "")
         self.cluster = Cluster(seeds or (A, B), lambda at: server(at._asdict()), self.nodes)
         self.answers: dict[tuple[Endpoint, bool], list[Answer]] = {}
         self.slots: dict[Endpoint, Answer] = dict.fromkeys((A, B, C), SHARES)

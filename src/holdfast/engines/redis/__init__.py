@@ -33,7 +33,6 @@ from holdfast.engines.redis.getset import Getset
 from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import Nodes, Route, Voting, single
-from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Endpoint, Options, read_endpoints
 
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -187,7 +186,7 @@ def _single(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
     def parts(host: StoreHost) -> Parts:
         channel = _new_channel()
         commands = Commands(quorum=False, keep=keep, channel=channel, replicas=replicas)
-        nodes = Nodes(host, commands.exchange, Waiters(host, channel))
+        nodes = Nodes(host, commands.exchange, channel)
         nodes.add(address, Handshake())
         nodes.add(address, Handshake(), exclusive=True)
         return nodes, single
@@ -202,7 +201,7 @@ def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
 
     def parts(host: StoreHost) -> Parts:
         commands = Getset(keep=keep, wall_clock=time.time)
-        nodes = Nodes(host, commands.exchange, Waiters(host, ""))
+        nodes = Nodes(host, commands.exchange, "")
         nodes.add(address, Handshake())
         return nodes, single
 
@@ -225,7 +224,7 @@ def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOption
         commands = Commands(
             quorum=False, keep=keep, channel=channel, in_cluster=True, replicas=replicas
         )
-        nodes = Nodes(host, commands.exchange, Waiters(host, channel))
+        nodes = Nodes(host, commands.exchange, channel)
         return nodes, Cluster(seeds, address, nodes).ask
 
     addresses = list(map(address, seeds))
@@ -254,7 +253,7 @@ def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:
         commands = Commands(quorum=True, keep=keep, channel=channel)
         guards = [RestartGuard(longest, on=guarded) for _ in addresses]
         quorum = Quorum(names, guards, host.clock, time.time, random.uniform, drift)
-        nodes = Nodes(host, commands.exchange, Waiters(host, channel), quorum=quorum.size)
+        nodes = Nodes(host, commands.exchange, channel, quorum=quorum.size)
         for address, guard in zip(addresses, guards, strict=True):
             nodes.add(address, NodeHandshake(guard, host.clock, max_ttl, guarded=guarded))
         return nodes, Voting(quorum).ask

@@ -68,7 +68,7 @@ class Together(FanOut):
 
 
 class Nodes:
-    """All servers of one client."""
+    """All servers of one client. `channel`: where its wake-ups are published; empty: nowhere."""
 
     connect: Callable[[Connection, float], None]
     """Begin to connect; in the end, call its `opened` or `lost`. Set by the store."""
@@ -79,12 +79,12 @@ class Nodes:
         self,
         host: StoreHost,
         exchange: Callable[[Sequence[Any], bool], Exchange],
-        waiters: Waiters,
+        channel: str,
         *,
         quorum: int = 0,
     ) -> None:
         self.host, self.clock = host, host.clock
-        self.waiters = waiters
+        self.waiters = Waiters(host, channel)
         self.quorum = quorum
         """How many nodes are a quorum; 0: each is a server of its own."""
         self.is_cluster = False

@@ -21,7 +21,6 @@ from holdfast.engines.redis.connection import Connection as NodeConnection
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import Nodes, Route, single
 from holdfast.engines.redis.protocol import BROKEN, explain
-from holdfast.engines.redis.waiters import Waiters
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import EPOCH
 from holdfast.lab.simulator.network import Connection
@@ -113,11 +112,11 @@ class RedisStore(Store):
         host = StoreHost(
             client.clock, client.notify, client.events.append, notify_all=client.notify_all
         )
-        self._waiters = Waiters(host, channel)
         is_quorum = len(names) > 1
         commands = Commands(quorum=is_quorum, keep=KEEP, channel=channel)
         quorum = len(names) // 2 + 1 if is_quorum else 0
-        self._nodes = Nodes(host, commands.exchange, self._waiters, quorum=quorum)
+        self._nodes = Nodes(host, commands.exchange, channel, quorum=quorum)
+        self._waiters = self._nodes.waiters
         self._nodes.connect = lambda node, _: self._links[node.index].connect()
         self._nodes.disconnect = self._disconnect
         longest = scene.max_ttl + client.runtime.drift(scene.max_ttl)

@@ -78,6 +78,20 @@ PLANTED = [
         "if True:",
         "tests/drivers/test_renewer.py",
     ),
+    Mutant(
+        "drivers: what sleeps is notified as the waiters are",
+        "drivers/common.py",
+        "            if not waiter_id.startswith(SLEEPER):",
+        "            if True:",
+        "tests/drivers/test_threads.py -k notified",
+    ),
+    Mutant(
+        "Redis: a grant counts without the replicas",
+        "engines/redis/protocol.py",
+        "    if not replicas:\n        return read\n",
+        "    return read\n",
+        "tests/engines/redis/test_connection.py -k replicas",
+    ),
     # core: several at once
     Mutant(
         "several locks are taken in the order given",

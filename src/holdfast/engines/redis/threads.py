@@ -92,6 +92,7 @@ class RedisStore:
 
     def _begin(self) -> None:
         self._mutex = threading.RLock()
+        self._owned = threading.Condition(self._mutex)
         self._sockets: dict[Connection, Socket] = {}
         self._connecting: dict[Connection, threading.Thread] = {}
         self._leader: WaitingThread | None = None
@@ -163,8 +164,11 @@ class RedisStore:
     def _is_busy_here(self) -> bool:
         """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
         mutex."""
-        # An RLock has it for `threading.Condition`.
-        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+        try:
+            self._owned.notify(0)
+        except RuntimeError:  # it refuses a thread that does not have the mutex
+            return False
+        return True
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Sleep):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.core.ports import Comparison
-from holdfast.engines.etcd import guard
+from holdfast.core import ports
+from holdfast.engines.etcd.commands import Comparison
 from holdfast.engines.etcd.protocol import Compare
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[3] / "docs" / "etcd.md"
 
 
-def put(server: EtcdServer, condition: Comparison, value: str) -> bool:
+def put(server: EtcdServer, condition: ports.Comparison, value: str) -> bool:
     key, text = (base64.b64encode(each).decode() for each in (b"stock", value.encode()))
     request = {
         "compare": [condition.as_json()],
@@ -81,7 +81,7 @@ def test_the_connection_of_another_database_is_refused(server: EtcdServer) -> No
 
 
 def test_it_can_be_sent_by_any_client() -> None:
-    message = Compare.FromString(guard.Comparison(b"key", 7).as_bytes())
+    message = Compare.FromString(Comparison(b"key", 7).as_bytes())
     assert (message.key, message.create_revision) == (b"key", 7)
 
 

@@ -1,7 +1,7 @@
 """etcd v3: a queue of keys for each lock; the first one holds the lock, or the first of a kind.
 
-A URL names the members of the cluster. `commands` has what is sent to them, `locks`, `inspect` and
-`cells` the exchanges, and `threads` the store; under asyncio, worker threads use that.
+A URL names the members of the cluster. `commands` has what is sent to them, `locks` and `inspect`
+the exchanges, and `threads` the store; under asyncio, worker threads use that.
 """
 
 from functools import cache, partial
@@ -14,9 +14,9 @@ from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import Engine, Store, StoreHost
 from holdfast.core.records import Guarantees
+from holdfast.engines.etcd.commands import Comparison, place_of
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.examine import examine, nodes
-from holdfast.engines.etcd.guard import compare
 from holdfast.engines.etcd.registry import Claim, oldest
 from holdfast.engines.etcd.threads import EtcdStore
 from holdfast.engines.offload import WORKERS, Offloaded
@@ -72,12 +72,16 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     def connect(host: StoreHost) -> Store:
         return EtcdStore(cluster, host, claims)
 
+    def comparison(key: str, holder: str, fence: int) -> Comparison:
+        claim = claims.get(holder)
+        return Comparison(place_of(key, holder) if claim is None else claim.place, fence)
+
     return Engine(
         GUARANTEES,
         drift,
         connect,
         lambda host: Offloaded(connect(host), "etcd", host.clock, WORKERS),
-        comparison=partial(compare, claims),
+        comparison=comparison,
         no_sharing="",
         examine=partial(examine, cluster),
         nodes=partial(nodes, cluster),

@@ -8,6 +8,7 @@ The place of a semaphore or a read lock begins with its shares, `3/place` or `0/
 it is exclusive. `engines.queue` has the rules.
 """
 
+from base64 import b64encode
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -172,9 +173,34 @@ def replace(key: bytes, value: bytes, version: int) -> Call:
     return _txn([_modified(key, version)], [_put(key, value, 0)], [])
 
 
-def same_place(place: bytes, revision: int) -> Any:
-    """The comparison that holds for as long as this place is there."""
-    return Compare(**_created(place, revision))
+class Comparison(NamedTuple):
+    """What a user's own transaction is guarded with: it holds for as long as the lease does, since
+    the holder's key is there, and is the same key.
+
+    A transaction with this comparison is carried out while the lock is held, or not at all: the
+    cluster decides, so neither a clock nor a pause can come between.
+
+    >>> Comparison(b"k", 7).as_json()
+    {'key': 'aw==', 'target': 'CREATE', 'result': 'EQUAL', 'create_revision': '7'}
+    """
+
+    key: bytes
+    create_revision: int
+
+    def as_bytes(self) -> bytes:
+        """A message `etcdserverpb.Compare`, encoded, for any client that uses gRPC."""
+        message = Compare(**_created(self.key, self.create_revision))
+        encoded: bytes = message.SerializeToString()
+        return encoded
+
+    def as_json(self) -> dict[str, str]:
+        """The same, for the JSON gateway."""
+        return {
+            "key": b64encode(self.key).decode(),
+            "target": "CREATE",
+            "result": "EQUAL",
+            "create_revision": str(self.create_revision),
+        }
 
 
 def watch(number: int, place: bytes, since: int) -> Any:

@@ -1,19 +1,17 @@
-"""The connections to the members of a cluster; what their errors mean; failover.
+"""The connections to the members of a cluster, and what their errors mean.
 
-One endpoint is used until it fails; then the next one is. Every call carries `hasleader`, so that a
-member without a leader answers with an error instead of waiting for one.
+Every call carries `hasleader`, so that a member without a leader answers with an error instead of
+waiting for one.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
 import grpc
 
-from holdfast.core.messages import Failed
-from holdfast.core.ports import Clock
 from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.protocol import METHODS, Method
 from holdfast.engines.urls import hint_for_tls
@@ -225,59 +223,6 @@ class Connections:
     def _take_all(self) -> list[Connection]:
         connections, self._open = self._open, {}
         return list(connections.values())
-
-
-class Failover:
-    """The endpoints that one request is sent to, until one of them answers.
-
-    1. One after the other, the current one first; each of several has half of the time left.
-    2. Then the first once more: its connection may have been lost long ago, which is found out only
-       by using it.
-    3. A member that answers, but has no leader, is asked again and again: an election passes.
-
-    `once`: only the first is asked, since what may have been done must not be done again.
-    """
-
-    def __init__(self, connections: Connections, clock: Clock, until: float, *, once: bool) -> None:
-        self._connections, self._clock, self._until = connections, clock, until
-        self._order = connections.order[:1] if once else list(connections.order)
-        self._again = [] if once else self._order[:1]
-        self._errors: dict[str, str] = {}
-        self._electing: set[str] = set()
-
-    def __iter__(self) -> Iterator[tuple[Connection, float]]:
-        """The connection to use, and until when."""
-        alone = len(self._order) == 1
-        for name in self._names():
-            now = self._clock()
-            if self._errors and now >= self._until:
-                return
-            if self._connections.closed:
-                self._errors[name] = "the client was closed"
-                return
-            yield self._connections[name], self._until if alone else now + (self._until - now) / 2
-
-    def _names(self) -> Iterator[str]:
-        yield from self._order
-        yield from self._again
-        while self._again and self._electing:
-            yield from [name for name in self._order if name in self._electing]
-
-    def failed(self, connection: Connection, error: NoAnswer) -> float:
-        """Note an error; seconds to wait before the next try: none, if it goes to another one."""
-        self._errors[connection.name] = str(error)
-        self._connections.failed(connection, str(error))
-        left = max(0.0, self._until - self._clock())
-        if error.electing:
-            self._electing.add(connection.name)
-            return min(PAUSE, left)
-        self._electing.discard(connection.name)
-        return min(PAUSE, left) if len(self._order) == 1 else 0.0
-
-    @property
-    def failure(self) -> Failed:
-        """The last error of each endpoint."""
-        return Failed(tuple(self._errors.items()))
 
 
 _kept: list[object] = []

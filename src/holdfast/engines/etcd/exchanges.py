@@ -1,6 +1,10 @@
-"""Which exchange there is for which request, and with which endpoint: what all stores share."""
+"""Which exchange there is for which request, and with which endpoint: what all stores share.
+
+One endpoint is used until it fails; then the next one is.
+"""
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -21,12 +25,12 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd import cells, inspect
+from holdfast.engines.etcd import inspect
 from holdfast.engines.etcd.commands import Call, Calls
 from holdfast.engines.etcd.connection import (
+    PAUSE,
     Connection,
     Connections,
-    Failover,
     NoAnswer,
     Rejected,
     accepted,
@@ -40,8 +44,8 @@ T = TypeVar("T")
 OTHERS: dict[type, Callable[..., Calls[Sequence[Answer]]]] = {
     Inspect: inspect.inspect,
     List: inspect.list_locks,
-    Read: cells.read,
-    Write: cells.write,
+    Read: inspect.read_cell,
+    Write: inspect.write_cell,
 }
 
 CLOSE_WITHIN = 1.0
@@ -111,27 +115,52 @@ class Exchanges:
     def _exchange(
         self, begin: Callable[[], Calls[T]], until: float, *, once: bool = False
     ) -> Effects[T | Failed]:
-        """Have an exchange with one endpoint after the other, until one of them answers. `once`:
-        only with the first, since what may have been done must not be done again."""
-        endpoints = Failover(self._connections, self.clock, until, once=once)
-        for connection, give_up_at in endpoints:
-            steps = begin()
+        """Have an exchange with one endpoint after the other, until one of them answers.
+
+        1. The current one is the first. Each of several has half of the time left.
+        2. Then the first once more: its connection may have been lost long ago, which is found out
+           only by using it.
+        3. A member that answers, but has no leader, is asked again and again: an election passes.
+
+        `once`: only the first is asked, since what may have been done must not be done again.
+        """
+        order = self._connections.order
+        queue = deque(order[:1] if once else [*order, order[0]])
+        alone = once or len(order) == 1
+        errors = dict[str, str]()
+        while queue and not (errors and self.clock() >= until):
+            name, now = queue.popleft(), self.clock()
+            if self._connections.closed:
+                errors[name] = "the client was closed"
+                break
+            connection = self._connections[name]
             try:
-                step = next(steps)
-                while True:
-                    reply = yield from self._send(step, connection, give_up_at)
-                    step = steps.send(reply)
-            except StopIteration as stop:
-                self._connections.answered(connection)
-                return cast("T", stop.value)
-            except NoAnswer as error:
-                pause = endpoints.failed(connection, error)
+                give_up_at = until if alone else now + (until - now) / 2
+                result = yield from self._run(begin(), connection, give_up_at)
             except Rejected as error:
-                return Failed.at(connection.name, str(error), error.heals_in)
-            finally:
-                steps.close()
-            yield Sleep(self.clock() + pause)
-        return endpoints.failure
+                return Failed.at(name, str(error), error.heals_in)
+            except NoAnswer as error:
+                errors[name], electing = str(error), error.electing
+            else:
+                self._connections.answered(connection)
+                return result
+            self._connections.failed(connection, errors[name])
+            if electing and not once and name not in queue:
+                queue.append(name)
+            if electing or alone:
+                yield Sleep(min(self.clock() + PAUSE, until))
+        return Failed(tuple(errors.items()))
+
+    def _run(self, steps: Calls[T], connection: Connection, until: float) -> Effects[T]:
+        """Have an exchange with this endpoint."""
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send((yield from self._send(step, connection, until)))
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            steps.close()
 
     def _send(self, step: Call | list[Call], connection: Connection, until: float) -> Effects[Any]:
         """One step. The client logs in first if it has to, and again if its login has expired."""

@@ -1,16 +1,33 @@
-"""Inspect locks, and break one."""
+"""Inspect locks, and break one; read and write cells."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
+from holdfast.core.messages import (
+    CHANGED,
+    DONE,
+    NOT_YOURS,
+    Answer,
+    Break,
+    Inspect,
+    List,
+    Listing,
+    Read,
+    Seen,
+    Write,
+)
+from holdfast.core.records import Versioned
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import Calls, Span, shares_of
-from holdfast.engines.etcd.connection import ErrorReply, accepted
+from holdfast.engines.etcd.commands import Calls, Span, cell_of, shares_of
+from holdfast.engines.etcd.connection import ErrorReply, Rejected, accepted
 from holdfast.engines.queue import holders
 
 PAGE = 1000
 """How many keys are read at a time."""
+
+
+TEXT, BYTES = b"t", b"b"
+"""What the value of a cell begins with."""
 
 
 def inspect(request: Inspect) -> Calls[list[Answer]]:
@@ -47,6 +64,26 @@ def break_lock(request: Break, broken: list[Any]) -> Calls[list[Answer]]:
         if again or any(deleted):
             return [DONE]
         broken.clear()  # they were released just now
+
+
+def read_cell(request: Read) -> Calls[list[Answer]]:
+    """The value of a cell; its version is the revision at which it was written."""
+    reply = accepted((yield commands.find(cell_of(request.key))))
+    if not reply.kvs:
+        return [Versioned(None, 0)]
+    [found] = reply.kvs
+    kind, raw = found.value[:1], found.value[1:]
+    if kind not in (TEXT, BYTES):
+        raise Rejected(f"{cell_of(request.key)!r} is not a cell")
+    return [Versioned(raw.decode() if kind == TEXT else raw, found.mod_revision)]
+
+
+def write_cell(request: Write) -> Calls[list[Answer]]:
+    """Write the value of a cell if its version is the expected one."""
+    value = request.value
+    raw = TEXT + value.encode() if isinstance(value, str) else BYTES + value
+    reply = accepted((yield commands.replace(cell_of(request.key), raw, request.expect)))
+    return [DONE if reply.succeeded else CHANGED]
 
 
 def _names(prefix: str, last: str, limit: int) -> Calls[list[str]]:

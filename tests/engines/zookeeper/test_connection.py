@@ -64,14 +64,22 @@ def test_what_kazoo_does_not_understand_is_not_the_end(
             pass
 
 
-CLIENT = {"_call", "_connection", "_queue", "_session_callback", "_session_timeout", "_state"}
+CLIENT = {
+    "_call",
+    "_connection",
+    "_queue",
+    "_session_callback",
+    "_session_timeout",
+    "_state",
+    "_stopped",
+}
 HANDLER = {
     *("_connect", "_connect_attempt", "_expand_client_hosts", "_read_sock", "_socket"),
     "_write_sock",
 }
 OURS = {
     *("_acl", "_context", "_enqueue", "_opened", "_opening", "_promise", "_servers", "_shortest"),
-    *("_shortest_session", "_stop", "_wake"),
+    *("_shortest_session", "_wake"),
 }
 
 

@@ -50,7 +50,7 @@ def registry() -> Registry:
 
 @pytest.fixture
 def claim(registry: Registry) -> Claim:
-    claim = registry.open("job", "ann", SHORTER)
+    claim = registry.open(Acquire("job", "ann", 10.0), SHORTER)
     assert claim is not None
     claim.place, claim.owner, claim.ends_at = f"/job/{name_of(1, 'ann', 7)}", 1, 10.0
     return claim
@@ -97,7 +97,7 @@ def test_a_move_of_one_lease_loses_no_other_of_its_session(
     locks: Locks, claim: Claim, registry: Registry
 ) -> None:
     """Their renewal, which is sent again after a connection was lost, is that of their session."""
-    other = registry.open("gate", "ben", SHORTER)
+    other = registry.open(Acquire("gate", "ben", 10.0), SHORTER)
     assert other
     other.place, other.owner, other.ends_at = "/gate/here", 1, 10.0
     move(locks, claim).send([["created", True]])

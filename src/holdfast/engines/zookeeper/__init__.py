@@ -1,7 +1,7 @@
 """ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`, or `zookeepers://` for TLS.
 
-`commands` has what is sent to the servers, `locks`, `inspect` and `cells` the exchanges with them,
-and `threads` the store; under asyncio, worker threads use that.
+`commands` has what is sent to the servers, `locks` and `inspect` the exchanges with them, and
+`threads` the store; under asyncio, worker threads use that.
 """
 
 import re

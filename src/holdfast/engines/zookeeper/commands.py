@@ -13,6 +13,7 @@ without that it is exclusive. A client of the first release takes that for a par
 `engines.queue` has the rules.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ SESSION = 2**64 - 1
 WAITS = "w"
 SHARES = "="
 """Which no secret contains, being quoted."""
+PLACE = re.compile(f"([0-9a-f]+)_([^/]+?)(?:{SHARES}([0-9]+))?_({WAITS}?)(-?[0-9]+)")
 
 
 class Tree:
@@ -107,31 +109,16 @@ def number_of(place: str) -> int:
     return int(place.rpartition("_")[2].removeprefix(WAITS))
 
 
-def shares_of(place: str) -> int:
-    """The shares of a place.
-
-    >>> shares_of("1f_secret=3_w0000000007"), shares_of("/holdfast/locks/door/1f_secret_0000000008")
-    (3, 1)
-    """
-    _, _, shares = place.rpartition("_")[0].rpartition("/")[2].partition(SHARES)
-    return int(shares) if shares.isdecimal() else 1
-
-
 def read_place(name: str) -> Place | None:
     """The place with that name; None if it is not one of holdfast's.
 
-    >>> read_place("1f_secret_w7")
-    Place(session=31, secret='secret', waits=True, number=7, name='1f_secret_w7', shares=1)
+    >>> read_place("1f_secret=3_w7")
+    Place(session=31, secret='secret', waits=True, number=7, name='1f_secret=3_w7', shares=3)
     """
-    session, _, rest = name.partition("_")
-    words, _, number = rest.rpartition("_")
-    secret = words.partition(SHARES)[0]
-    waits = number.startswith(WAITS)
-    try:
-        place = Place(int(session, 16), secret, waits, number_of(name), name, shares_of(name))
-    except ValueError:
+    if (found := PLACE.fullmatch(name)) is None:
         return None
-    return place if secret else None
+    session, secret, shares, waits, number = found.groups()
+    return Place(int(session, 16), secret, bool(waits), int(number), name, int(shares or 1))
 
 
 def in_order(names: Iterable[str]) -> list[Place]:

@@ -7,14 +7,13 @@ import atexit
 import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionClosedError, ConnectionDropped, WriterNotClosedException
+from kazoo.exceptions import ConnectionClosedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import (
@@ -66,6 +65,9 @@ class Security:
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
 """kazoo connects again and again."""
+
+CUT_WITHIN = 1.0
+"""Seconds for kazoo's thread to find out that its connection was closed."""
 
 ENDED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION)
 """States in which nothing is sent any more."""
@@ -189,15 +191,23 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
                 # Not that of TLS, which would send a message, and take the keys from a reader.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
+    def request_end(self) -> None:
+        """Have kazoo's thread close the session, and end."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._enqueue(CloseInstance, None)
+
     def end(self, timeout: float) -> None:
-        """Close the session, if the server answers in time, and the connection in any case."""
-        ending = threading.Thread(target=self._stop, name="holdfast-close", daemon=True)
-        ending.start()
-        ending.join(timeout)
-        if ending.is_alive():
+        """Close the session, if the server answers in time, and the connection in any case. kazoo's
+        own waits for ten seconds."""
+        self.request_end()
+        stopped = self._connection.connection_stopped
+        if not stopped.wait(timeout):
             self.cut()
-            ending.join(timeout)
-        if not ending.is_alive():
+            stopped.wait(CUT_WITHIN)
+        self.handler.stop()
+        if stopped.is_set():
+            self._connection.stop()
             self.close()
 
     def _call(self, request: Any, async_object: Any) -> Any:
@@ -229,10 +239,6 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
         if wakeup is None:
             raise OSError("the connection was closed")
         wakeup.send(b"\0")
-
-    def _stop(self) -> None:
-        with contextlib.suppress(WriterNotClosedException):  # it waits for longer than we do
-            self.stop()
 
     def forget(self) -> None:
         """In a forked child: the connection is the parent's, and its threads are not here."""

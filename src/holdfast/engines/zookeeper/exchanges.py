@@ -43,7 +43,7 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper import cells, inspect
+from holdfast.engines.zookeeper import inspect
 from holdfast.engines.zookeeper.commands import Tree
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.locks import Locks
@@ -76,8 +76,8 @@ OTHERS: dict[type, Callable[..., Calls[list[Answer]]]] = {
     Inspect: inspect.inspect,
     List: inspect.list_locks,
     Break: inspect.break_lock,
-    Read: cells.read,
-    Write: cells.write,
+    Read: inspect.read_cell,
+    Write: inspect.write_cell,
 }
 
 TOO_LATE = "did not answer in time"

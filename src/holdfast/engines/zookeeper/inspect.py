@@ -1,4 +1,5 @@
-"""Inspect locks, and break one. A server may lag behind the leader, so it catches up first."""
+"""Inspect locks, and break one; read and write cells. A server may lag behind the leader, so it
+catches up before it is asked."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -7,11 +8,27 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
+from holdfast.core.messages import (
+    CHANGED,
+    DONE,
+    NOT_YOURS,
+    Answer,
+    Break,
+    Inspect,
+    List,
+    Listing,
+    Read,
+    Seen,
+    Write,
+)
+from holdfast.core.records import Versioned
 from holdfast.engines.queue import holders
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order
-from holdfast.engines.zookeeper.sessions import Calls, Send, Session, Sessions
+from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order, parents
+from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, Sessions
+
+TEXT, BYTES = b"t", b"b"
+"""What the value of a cell begins with."""
 
 
 def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Calls[list[Answer]]:
@@ -81,6 +98,34 @@ def break_lock(tree: Tree, sessions: Sessions, request: Break) -> Calls[list[Ans
         gone = yield Send(session, [commands.delete(f"{queue}/{each.name}") for each in broken])
         if not all(isinstance(each, NoNodeError) for each in gone):
             return [DONE]  # else they were released just now
+
+
+def read_cell(tree: Tree, sessions: Sessions, request: Read) -> Calls[list[Answer]]:
+    """The value of a cell; its version is that of the node, counted from 1."""
+    path = tree.cell(request.key)
+    _, found = yield Send(sessions.any(), [commands.sync(), commands.get(path)])
+    if isinstance(found, NoNodeError):
+        return [Versioned(None, 0)]
+    data, known = found
+    kind, raw = data[:1], data[1:]
+    if kind not in (TEXT, BYTES):
+        raise Rejected(f"{path} is not a cell")
+    return [Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)]
+
+
+def write_cell(tree: Tree, sessions: Sessions, request: Write) -> Calls[list[Answer]]:
+    """Write the value of a cell if its version is the expected one."""
+    session, path, value = sessions.any(), tree.cell(request.key), request.value
+    data = TEXT + value.encode() if isinstance(value, str) else BYTES + value
+    if request.expect:
+        writing = commands.put(path, data, request.expect - 1)
+    else:
+        writing = commands.create(path, data)
+    [written] = yield Send(session, [writing])
+    if isinstance(written, NoNodeError) and not request.expect:
+        above = [commands.node(each) for each in parents(tree.cells)]
+        written = (yield Send(session, [*above, writing]))[-1]
+    return [CHANGED if isinstance(written, Exception) else DONE]
 
 
 def _holders(places: Sequence[Place]) -> list[Place]:

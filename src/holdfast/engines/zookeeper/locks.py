@@ -28,7 +28,7 @@ from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Fai
 from holdfast.core.ports import Clock
 from holdfast.engines.queue import HELD, in_the_way
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order, shares_of
+from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, Sessions
 
@@ -62,7 +62,7 @@ class Locks:
     def acquire(self, request: Acquire, asked_at: float) -> Calls[list[Answer]]:
         """Hold the lock if the place has its turn; else wait for it, if that is wanted."""
         session = self._sessions.of(request.ttl)
-        claim = self._registry.open(request.key, request.holder, session)
+        claim = self._registry.open(request, session)
         if claim is None:
             raise Rejected("an earlier release of this holder is pending", heals_in=None)
         queue = self._tree.queue(request.key)
@@ -70,14 +70,14 @@ class Locks:
             places = yield from self._have_place(claim, queue, request)
             if places is None:
                 continue
-            shares, before = shares_of(claim.place), _before(places, claim)
-            obstacles = in_the_way(before, shares, SHARES_OF)
+            before = _before(places, claim)
+            obstacles = in_the_way(before, claim.shares, SHARES_OF)
             if not obstacles:
                 if (granted := (yield from self._hold(claim, asked_at))) is None:
                     continue
                 return [granted]
             if not request.queue:
-                decisive = _decisive(before, shares)
+                decisive = _decisive(before, claim.shares)
                 if not (yield from self._is_held(decisive, claim, asked_at)):
                     continue
                 yield Send(claim.session, [commands.delete(claim.place)])
@@ -248,7 +248,7 @@ class Locks:
         if session.ttl < ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         old, owner = claim.place, session.id
-        name = commands.name_of(owner, claim.holder, commands.number_of(old), shares_of(old))
+        name = commands.name_of(owner, claim.holder, commands.number_of(old), claim.shares)
         place = f"{self._tree.queue(claim.key)}/{name}"
         claim.entry = commands.write_entry(Entry(ttl, claim.fence, claim.holder))
         claim.doubtful = True

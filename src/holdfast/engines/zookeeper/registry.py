@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from holdfast.core.messages import Acquire
 from holdfast.core.ports import Notify
 from holdfast.engines.zookeeper.sessions import Session
 
@@ -25,6 +26,8 @@ class Claim:
     holder: str
     session: Session
     """That of the place; while that is doubtful, the one that was asked to make a place."""
+    shares: int = 1
+    """How many may hold the lock together, as in `Acquire`."""
     owner: int = 0
     """The id of the session in which the place was requested."""
     place: str = ""
@@ -72,13 +75,14 @@ class Registry:
         self._claims: dict[str, Claim] = {}
         self._mutex = threading.Lock()
 
-    def open(self, key: str, holder: str, session: Session) -> Claim | None:
+    def open(self, request: Acquire, session: Session) -> Claim | None:
         """The claim of a holder, a new one if there is none; None if there is one whose release is
         pending."""
         with self._mutex:
-            claim = self._claims.get(holder)
+            claim = self._claims.get(request.holder)
             if claim is None:
-                claim = self._claims[holder] = Claim(key, holder, session)
+                claim = Claim(request.key, request.holder, session, request.shares)
+                self._claims[request.holder] = claim
             claim.ends_at = inf
             return None if claim.pending_release else claim
 

@@ -55,7 +55,6 @@ ROUNDING = 0.0015
 CLOSE_WITHIN = 1.0
 """Seconds for a server to answer that a session is closed."""
 
-
 USUAL_TICK = 2.0
 """Seconds to a tick, until a server has been asked."""
 
@@ -92,10 +91,6 @@ class Terms:
         return ""
 
 
-class Refused(Exception):
-    """A server does not grant what was asked for."""
-
-
 class Session:
     """The sessions of one timeout: when one has expired, the next one begins. `ended` is called
     when one has expired."""
@@ -121,7 +116,8 @@ class Session:
         self._answered: deque[tuple[float, float]] = deque()
         """When requests were sent, and when they were answered, of which the leader may not know
         yet."""
-        self._heartbeats: deque[float] = deque()
+        self._unanswered_since = inf
+        """When the first heartbeat was sent since the last one was answered."""
         self._began = -inf
         hosts = terms.servers.hosts
         spread = chance.sample(hosts, len(hosts))  # so that clients spread over them
@@ -160,26 +156,28 @@ class Session:
         if not self.ready.ready():
             return
         now = self._clock()
-        with self._mutex:
-            silent_since = self._heartbeats[0] if self._heartbeats else now
-            self._heartbeats.append(now)
-        if now - silent_since > SILENCE * self._terms.tick and len(self._terms.servers.hosts) > 1:
+        if self._unanswered_since == inf:
+            self._unanswered_since = now
+        is_silent = now - self._unanswered_since > SILENCE * self._terms.tick
+        if is_silent and len(self._terms.servers.hosts) > 1:
             self._connection.cut()
         else:
             self.send(sync()).rawlink(lambda result: self._heartbeat_answered(result, now))
 
-    def end(self) -> None:
+    def request_end(self) -> None:
+        """Send the request to end the session."""
+        self._connection.request_end()
+
+    def end(self, timeout: float = CLOSE_WITHIN) -> None:
         """End the session, and the connection."""
-        self._connection.end(CLOSE_WITHIN)
+        self._connection.end(timeout)
 
     def forget(self) -> None:
         """In a forked child: it is the parent's."""
         self._connection.forget()
 
     def _heartbeat_answered(self, result: Any, sent_at: float) -> None:
-        with self._mutex:
-            while self._heartbeats and self._heartbeats[0] <= sent_at:
-                self._heartbeats.popleft()
+        self._unanswered_since = inf
         if result.successful():
             self.answered(sent_at)
 
@@ -196,9 +194,9 @@ class Session:
             self.id, self.ttl = session, timeout
             self.known_at = self._began
             self._answered.clear()
-            self._heartbeats.clear()
+        self._unanswered_since = inf
         if refusal:
-            self.ready.set_exception(Refused(refusal))
+            self.ready.set_exception(Rejected(refusal))
         else:
             self.ready.set(session)
 
@@ -275,11 +273,11 @@ class Sessions:
 
     def end(self) -> None:
         """End them all, side by side."""
-        threads = [threading.Thread(target=session.end, daemon=True) for session in self]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for session in self:
+            session.request_end()
+        until = self._clock() + CLOSE_WITHIN
+        for session in self:
+            session.end(max(0.0, until - self._clock()))
 
     def forget(self) -> None:
         """In a forked child: they are the parent's."""

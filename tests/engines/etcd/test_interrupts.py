@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.core.messages import Acquire, Done, Failed, Granted, Held, Release
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
+
+from .unreliable import ask, store_on
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +77,32 @@ def test_later_calls_of_the_same_thread_go_on(
 
     threading.Thread(target=look, daemon=True).start()
     wait_for(done.is_set)
+
+
+@pytest.mark.parametrize("most", range(6))
+def test_where_no_thread_can_be_started_a_waiter_polls(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The fault: `RuntimeError` came out of the request, or ended a thread that wakes waiters."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_some(thread: threading.Thread) -> None:
+        if len(started) >= most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    with store_on(server) as holder, store_on(server) as store:
+        assert isinstance(ask(holder, Acquire("door", "ann", 30)), Granted)
+        waiting = Acquire("door", "ben", 30, queue=True)
+        with monkeypatch.context() as refusing:
+            refusing.setattr(threading.Thread, "start", start_some)
+            answer = ask(store, waiting)
+        if isinstance(answer, Failed):
+            assert "can't start new thread" in str(answer)
+        else:
+            assert isinstance(answer, Held)
+            assert not answer.wakes or len(started) >= 2, "its session would not be kept alive"
+        assert isinstance(ask(store, waiting), Held), "it goes on when there are threads again"
+        assert isinstance(ask(holder, Release("door", "ann")), Done)
+        assert isinstance(ask(store, waiting), Granted)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import grpc
 
 from holdfast.core.effects import Sleep, perform
-from holdfast.core.messages import Answer, Request
+from holdfast.core.messages import Answer, Held, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call
 from holdfast.engines.etcd.connection import (
@@ -28,6 +28,7 @@ from holdfast.engines.etcd.exchanges import Effects, Exchanges, Send, is_waiting
 from holdfast.engines.etcd.protocol import WATCH
 from holdfast.engines.etcd.registry import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
+from holdfast.engines.queue import HELD
 
 T = TypeVar("T")
 
@@ -50,8 +51,8 @@ class EtcdStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         answers = self._perform(self._exchanges.ask(requests, until))
-        if is_waiting(requests, answers):
-            self._watch()
+        if is_waiting(requests, answers) and not self._watch():
+            return [Held(HELD.remaining, wakes=False)]  # so it polls, which keeps its session alive
         return answers
 
     def close(self) -> None:
@@ -74,15 +75,21 @@ class EtcdStore:
         self._exchanges.forget()
         self._begin()
 
-    def _watch(self) -> None:
-        """See to it that waiters are woken, and their sessions kept alive."""
+    def _watch(self) -> bool:
+        """See to it that waiters are woken, and their sessions kept alive. False if no thread can be
+        started for that."""
         with self._mutex:
             if self._closing or (self._watcher is not None and self._watcher.works):
-                return
+                return True
             if self._watcher is not None:
                 self._watcher.end()  # it may have been interrupted while it was being started
             self._watcher = Watcher(self._connections, self._exchanges, self._perform)
-            self._watcher.start()
+            try:
+                self._watcher.start()
+            except RuntimeError:
+                self._watcher.end()
+                return False
+            return True
 
     def _perform(self, effects: Effects[T]) -> T:
         return perform(effects, self._do, (NoAnswer, Rejected))
@@ -94,9 +101,11 @@ class EtcdStore:
             return self._send(*effect)
         except (NoAnswer, Rejected):
             raise
-        except BaseException:  # of a signal handler
+        except BaseException as error:
             self._connections.interrupted(effect.connection)
-            raise
+            if type(error) is RuntimeError:  # gRPC can start no thread
+                raise NoAnswer(str(error)) from None
+            raise  # of a signal handler
 
     def _send(self, calls: list[Call], connection: Connection, until: float) -> list[Any]:
         left, metadata = max(until - self._clock(), SHORTEST), self._connections.metadata
@@ -182,23 +191,29 @@ class Watcher:
 
     def _read(self) -> None:
         while not self._over.is_set():
-            outbox: SimpleQueue[Any] = SimpleQueue()
-            metadata = self._connections.metadata
-            stream = self._connections.current[WATCH](iter(outbox.get, None), WATCH_FOR, metadata)
-            with self._mutex:
-                self._stream = stream
-            send = outbox.put
-            self._exchanges.watches.opened(send)
+            connection = self._connections.current
             try:
-                if not self._over.is_set():
-                    for response in stream:
-                        if not self._exchanges.watches.received(response):
-                            break
-            except grpc.RpcError as error:
-                with suppress(NoAnswer):  # the next call finds out, and goes to another endpoint
-                    self._connections.read_error(error)
-            finally:
-                stream.cancel()
-                send(None)
-                self._exchanges.watches.closed(send)
+                self._read_stream(connection)
+            except RuntimeError:  # gRPC can start no thread
+                self._connections.interrupted(connection)
             self._over.wait(REOPEN_AFTER)
+
+    def _read_stream(self, connection: Connection) -> None:
+        outbox: SimpleQueue[Any] = SimpleQueue()
+        stream = connection[WATCH](iter(outbox.get, None), WATCH_FOR, self._connections.metadata)
+        with self._mutex:
+            self._stream = stream
+        send = outbox.put
+        self._exchanges.watches.opened(send)
+        try:
+            if not self._over.is_set():
+                for response in stream:
+                    if not self._exchanges.watches.received(response):
+                        break
+        except grpc.RpcError as error:
+            with suppress(NoAnswer):  # the next call finds out, and goes to another endpoint
+                self._connections.read_error(error)
+        finally:
+            stream.cancel()
+            send(None)
+            self._exchanges.watches.closed(send)

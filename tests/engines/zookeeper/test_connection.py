@@ -4,13 +4,19 @@ import inspect
 import re
 import socket
 import ssl
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from kazoo.protocol.serialization import CloseInstance, Create2
 
 import holdfast
+from holdfast.core.messages import Acquire, Failed, Granted
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
+from holdfast.engines import open_engine
 from holdfast.engines.zookeeper import connection
 from holdfast.engines.zookeeper.connection import Connection, Security, Servers, _Threads
 from holdfast.engines.zookeeper.promise import Promise
@@ -73,6 +79,7 @@ CLIENT = {
     "_state",
     "_stopped",
 }
+THREADS = {"_running"}
 HANDLER = {
     *("_connect", "_connect_attempt", "_expand_client_hosts", "_read_sock", "_socket"),
     "_write_sock",
@@ -97,10 +104,41 @@ def test_private_parts_of_kazoo() -> None:
     client = Connection(Servers((f"{HOST}:1",)), 10.0, 0.0, lambda shortest: 10.0, lambda *_: None)
     assert {name for name in CLIENT if not hasattr(client, name)} == set()
     assert {name for name in HANDLER if not hasattr(client._connection, name)} == set()
+    assert {name for name in THREADS if not hasattr(client.handler, name)} == set()
     used = set(re.findall(r"\.(_[a-z]\w+)", inspect.getsource(connection)))
-    assert used - OURS == CLIENT | HANDLER
+    assert used - OURS == CLIENT | HANDLER | THREADS
     others = [path for path in FOLDER.glob("*.py") if "SLF001" in path.read_text()]
     assert [path.name for path in others] == ["connection.py"], "no other file reaches into kazoo"
+
+
+@pytest.mark.parametrize("most", range(4))
+def test_where_no_thread_can_be_started_there_is_no_session(
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The fault: `RuntimeError` came out of the request. Nothing is left behind, and the next
+    request begins anew."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_some(thread: threading.Thread) -> None:
+        if len(started) >= most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store = open_engine(urlsplit(server.url), {}).connect(host)
+    try:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(threading.Thread, "start", start_some)
+            [answer] = store.ask([Acquire("threads", "ann", 30)], clock() + 10)
+        assert isinstance(answer, Failed)
+        assert "can't start new thread" in str(answer)
+        heartbeat = started[:1]
+        assert [each for each in started if each.is_alive()] == heartbeat
+        [answer] = store.ask([Acquire("threads", "ann", 30)], clock() + 10)
+        assert isinstance(answer, Granted)
+    finally:
+        store.close()
 
 
 @pytest.fixture

@@ -191,8 +191,8 @@ class Connections:
                 self._emit(NodeRecovered(connection.name))
 
     def interrupted(self, connection: Connection) -> None:
-        """A signal handler raised inside gRPC, or gRPC could start no thread: do not use this channel
-        again, nor close it. Calls on it may never end."""
+        """A signal handler raised inside gRPC, or no thread could be started: calls on this channel
+        may never end. Do not use it again, nor close it."""
         for key in [key for key, each in list(self._open.items()) if each is connection]:
             self._open.pop(key, None)
         keep_forever(connection)

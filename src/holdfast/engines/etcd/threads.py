@@ -76,8 +76,8 @@ class EtcdStore:
         self._begin()
 
     def _watch(self) -> bool:
-        """See to it that waiters are woken, and their sessions kept alive. False if no thread can be
-        started for that."""
+        """See to it that waiters are woken, and their sessions kept alive; False if no thread can
+        be started for that."""
         with self._mutex:
             if self._closing or (self._watcher is not None and self._watcher.works):
                 return True

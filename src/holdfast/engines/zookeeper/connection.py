@@ -106,6 +106,15 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         """A `Promise`, which has all methods that kazoo uses."""
         return Promise(self)
 
+    def start(self) -> None:
+        """Start both threads, or none."""
+        try:
+            super().start()
+        except RuntimeError:
+            self._running = True  # else `stop` would do nothing
+            self.stop()
+            raise
+
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
     ) -> tuple[list[Any], list[Any], list[Any]]:

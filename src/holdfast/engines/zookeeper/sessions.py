@@ -126,7 +126,11 @@ class Session:
         self._connection.add_listener(self._changed)
         self.ready: Any = self._connection.handler.async_result()
         """kazoo's result for: there is a connection."""
-        self._connection.start_async()
+        try:
+            self._connection.start_async()
+        except RuntimeError as error:  # no thread can be started
+            self._connection.end(0.0)
+            raise Rejected(str(error), heals_in=None) from error
 
     @property
     def last_error(self) -> str:

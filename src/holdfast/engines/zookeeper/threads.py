@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from holdfast.core.effects import Sleep, perform
-from holdfast.core.messages import Answer, Request
+from holdfast.core.messages import Answer, Failed, Request
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.zookeeper.exchanges import Await, Exchanges, Waits
 from holdfast.engines.zookeeper.sessions import Terms
@@ -31,13 +31,10 @@ class ZooKeeperStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         if self._thread is None:
-            with self._mutex:
-                if self._thread is None:
-                    thread = threading.Thread(
-                        target=self._beat, name="holdfast-heartbeat", daemon=True
-                    )
-                    thread.start()
-                    self._thread = thread
+            try:
+                self._start_heartbeat()
+            except RuntimeError as error:  # no thread can be started
+                return [Failed.at("ZooKeeper", str(error))] * len(requests)
         return _perform(self._exchanges.ask(requests, until), self._exchanges.clock)
 
     def close(self) -> None:
@@ -54,6 +51,13 @@ class ZooKeeperStore:
         """In a forked child: the sessions are the parent's."""
         self._exchanges.forget()
         self._begin()
+
+    def _start_heartbeat(self) -> None:
+        with self._mutex:
+            if self._thread is None:
+                thread = threading.Thread(target=self._beat, name="holdfast-heartbeat", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _beat(self) -> None:
         while not self._stop.wait(self._exchanges.pause):

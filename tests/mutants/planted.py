@@ -1146,22 +1146,15 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a lease that moves to a longer ttl is lost",
         "engines/zookeeper/locks.py",
-        "                answers.append(MOVING)\n",
-        "                answers.append(NOT_YOURS)\n",
+        "            claim.owner = owner\n            claim.found(place)\n",
+        "            claim.owner = owner\n",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
         "ZooKeeper: two extensions move a lease at once",
         "engines/zookeeper/locks.py",
-        "                if self._registry.begin_move(claim, mover):",
-        "                if not claim.mover:",
-        "tests/engines/zookeeper/test_locks.py",
-    ),
-    Mutant(
-        "ZooKeeper: a renewal takes a session that one of its leases has left",
-        "engines/zookeeper/locks.py",
-        "if claim.doubtful or claim.session is not session or claim.place != place:",
-        "if claim.doubtful:",
+        "                if self._registry.begin_extension(claim, extender):",
+        "                if not claim.extender:",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(

@@ -10,7 +10,7 @@ import pytest
 from kazoo.exceptions import NoNodeError, RuntimeInconsistency
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Held
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Held
 from holdfast.engines.zookeeper.commands import Tree, name_of
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
@@ -71,7 +71,7 @@ def end_of(steps: Calls[list[Answer]], replies: list[Any]) -> list[Answer]:
 
 def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
     """The request to move it has been sent, and is not answered yet."""
-    steps = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    steps = locks.extend(Extend("job", "ann", 60.0, 7), claim, 0.0)
     step = next(steps)
     while isinstance(step, Send) and not step.calls:  # it is being connected
         step = steps.send([])
@@ -80,42 +80,13 @@ def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
     return steps
 
 
-@pytest.mark.parametrize("is_answered", [False, True])
-def test_a_renewal_during_a_move_to_another_session_is_no_loss(
-    locks: Locks, claim: Claim, is_answered: bool
-) -> None:
-    renewing = locks.extend(SHORTER, [Extend("job", "ann", 10.0, 7)], [claim], 0.0)
-    next(renewing)
-    moving = move(locks, claim)
-    if is_answered:
-        moving.send([["created", True]])
-    [answer] = end_of(renewing, [NoNodeError()])
-    assert isinstance(answer, Failed)
-
-
-def test_a_move_of_one_lease_loses_no_other_of_its_session(
-    locks: Locks, claim: Claim, registry: Registry
-) -> None:
-    """Their renewal, which is sent again after a connection was lost, is that of their session."""
-    other = registry.open(Acquire("gate", "ben", 10.0), SHORTER)
-    assert other
-    other.place, other.owner, other.ends_at = "/gate/here", 1, 10.0
-    move(locks, claim).send([["created", True]])
-    requests = [Extend("job", "ann", 10.0, 7), Extend("gate", "ben", 10.0, 8)]
-    renewing = locks.extend(SHORTER, requests, [claim, other], 0.0)
-    next(renewing)
-    moved, kept = end_of(renewing, [SimpleNamespace(), SimpleNamespace()])
-    assert isinstance(moved, Failed)
-    assert kept == DONE
-
-
 @pytest.mark.parametrize("was_done", [False, True])
 def test_a_move_whose_reply_was_lost_is_looked_for(
     locks: Locks, claim: Claim, was_done: bool
 ) -> None:
     old = claim.place.rpartition("/")[2]
     move(locks, claim).close()
-    renewing = locks.extend_one(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    renewing = locks.extend(Extend("job", "ann", 10.0, 7), claim, 0.0)
     looking = next(renewing)
     assert isinstance(looking, Send)
     assert looking.session is LONGER, "a server that knows what came of the move"
@@ -130,14 +101,14 @@ def test_a_move_whose_reply_was_lost_is_looked_for(
 @pytest.mark.parametrize("line", range(12))
 def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, line: int) -> None:
     """Whichever line of the one is the last before the other: it would take it for a loss."""
-    moves = [locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
+    moves = [locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
     steps: list[Send | Sleep] = []
 
     def begin(move: Calls[list[Answer]]) -> None:
         next(move)  # the longer session is being connected
         steps.append(move.send([]))
 
-    with meanwhile(line, ("extend_one", "begin_move"), lambda: begin(moves[1])):
+    with meanwhile(line, ("extend", "begin_extension"), lambda: begin(moves[1])):
         begin(moves[0])
     assert sorted(type(each).__name__ for each in steps) == ["Send", "Sleep"]
 
@@ -146,9 +117,9 @@ def test_a_renewal_goes_on_while_a_longer_session_is_being_connected(
     locks: Locks, claim: Claim
 ) -> None:
     """Its servers may take longer for that than the lease has."""
-    moving = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    moving = locks.extend(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(moving)
-    renewing = locks.extend_one(Extend("job", "ann", 10.0, 7), claim, 0.0)
+    renewing = locks.extend(Extend("job", "ann", 10.0, 7), claim, 0.0)
     assert isinstance(next(renewing), Send)
     assert end_of(renewing, [SimpleNamespace()]) == [DONE]
 
@@ -156,7 +127,7 @@ def test_a_renewal_goes_on_while_a_longer_session_is_being_connected(
 @pytest.mark.parametrize("ttl", [10.0, 50.0])
 def test_an_extension_waits_until_a_move_is_over(locks: Locks, claim: Claim, ttl: float) -> None:
     moving = move(locks, claim)
-    waiting = locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0)
+    waiting = locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0)
     assert isinstance(next(waiting), Sleep)
     moving.send([["created", True]])
     assert isinstance(waiting.send([]), Sleep)
@@ -167,18 +138,8 @@ def test_an_extension_waits_until_a_move_is_over(locks: Locks, claim: Claim, ttl
     assert end_of(waiting, [SimpleNamespace()]) == [DONE]
 
 
-def test_an_extension_that_is_overtaken_by_a_move_begins_again(locks: Locks, claim: Claim) -> None:
-    renewing = locks.extend_one(Extend("job", "ann", 10.0, 7), claim, 0.0)
-    next(renewing)
-    claim.session, claim.owner = LONGER, 2  # another exchange has found it there
-    claim.found(f"/job/{name_of(2, 'ann', 7)}")
-    assert isinstance(renewing.send([NoNodeError()]), Sleep)
-    assert isinstance(renewing.send([]), Send)
-    assert end_of(renewing, [SimpleNamespace()]) == [DONE]
-
-
 def test_a_lease_that_was_released_is_not_moved(locks: Locks, claim: Claim) -> None:
-    moving = locks.extend_one(Extend("job", "ann", 60.0, 7), claim, 0.0)
+    moving = locks.extend(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(moving)  # the longer session is being connected
     releasing = locks.release(SHORTER, [claim])
     next(releasing)
@@ -223,10 +184,10 @@ def test_a_lease_whose_place_is_gone_after_a_lost_move_is_lost(
     """Its session ended before the move arrived. Nothing is written to another node: the path of no
     place would be that of the root."""
     move(locks, claim).close()
-    renewing = locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0)
+    renewing = locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0)
     next(renewing)
     assert end_of(renewing, [None, []]) == [NOT_YOURS]
-    again = locks.extend_one(Extend("job", "ann", ttl, 7), claim, 0.0)
+    again = locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0)
     with pytest.raises(StopIteration) as end:
         next(again)
     assert end.value.value == [NOT_YOURS]

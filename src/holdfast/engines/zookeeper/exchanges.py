@@ -151,7 +151,15 @@ class Exchanges:
         if isinstance(first, Acquire):
             return [([0], self._exchange(partial(self._locks.acquire, first, now), until))]
         if isinstance(first, Extend):
-            return self._extensions(cast("Sequence[Extend]", requests), claims, until)
+            extending = [
+                (
+                    [number],
+                    partial(self._locks.extend, cast("Extend", requests[number]), claim, now),
+                )
+                for number, claim in claims.items()
+                if claim.ends_at > now
+            ]
+            return [(numbers, self._exchange(begin, until)) for numbers, begin in extending]
         if isinstance(first, Release):
             return self._releases(claims, until)
         begin = partial(OTHERS[type(first)], self._tree, self.sessions, first)
@@ -166,28 +174,6 @@ class Exchanges:
         """A session has ended, and with it all its leases."""
         if holders := self.registry.held_in(session):
             self._host.lose(holders)
-
-    def _extensions(
-        self, requests: Sequence[Extend], claims: dict[int, Claim], until: float
-    ) -> list[Part]:
-        now, parts = self.clock(), list[Part]()
-        alone, together = dict[int, Claim](), dict[int, Claim]()
-        for number, claim in claims.items():
-            if claim.ends_at > now:
-                is_clear = claim.place and not claim.doubtful
-                fits = requests[number].ttl <= claim.session.ttl
-                (together if is_clear and fits else alone)[number] = claim
-        for session, group in _by_session(together):
-            if len(group) == 1:
-                alone |= group
-                continue
-            asked = [requests[number] for number in group]
-            extend = partial(self._locks.extend, session, asked, list(group.values()), now)
-            parts.append((list(group), self._exchange(extend, until)))
-        for number, claim in alone.items():
-            extend = partial(self._locks.extend_one, requests[number], claim, now)
-            parts.append(([number], self._exchange(extend, until)))
-        return parts
 
     def _releases(self, claims: dict[int, Claim], until: float) -> list[Part]:
         # Once: a place that is gone the second time was deleted the first time, or was lost before.

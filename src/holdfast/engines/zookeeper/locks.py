@@ -24,7 +24,7 @@ from typing import Any
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted
 from holdfast.core.ports import Clock
 from holdfast.engines.queue import HELD, in_the_way
 from holdfast.engines.zookeeper import commands
@@ -41,8 +41,6 @@ than that, unless its process was stopped."""
 LOOK_AGAIN = 0.02
 """After at most this many seconds, a try looks again whether other tries have deleted their places,
 and an extension whether another one of the same lease is over."""
-
-MOVING = Failed.at("ZooKeeper", "another extension of this lease is under way")
 
 
 class Locks:
@@ -180,65 +178,37 @@ class Locks:
             yield Sleep(self._clock() + self._sessions.terms.tick / 2)
             yield Send(session, [commands.sync()])
 
-    def extend(
-        self,
-        session: Session,
-        requests: Sequence[Extend],
-        claims: Sequence[Claim],
-        asked_at: float,
-    ) -> Calls[list[Answer]]:
-        """Extend leases of one session: one write is proof for them all, and the other places are
-        looked for behind it."""
-        there: list[bool] = []
-        places = [claim.place for claim in claims]
-        while len(there) < len(claims):
-            first, *others = places[len(there) :]
-            calls = [commands.put(first, claims[len(there)].entry)]
-            calls += [commands.exists(place) for place in others]
-            written, *seen = yield Send(session, calls)
-            if isinstance(written, NoNodeError):
-                there.append(False)
-            else:
-                there += [True, *(each is not None for each in seen)]
-        if any(there):
-            yield from self._ensure_fresh(session, asked_at)
-        answers: list[Answer] = []
-        for request, claim, place, is_there in zip(requests, claims, places, there, strict=True):
-            ends_at = asked_at + request.ttl
-            lives = is_there and claim.owner == session.id
-            if claim.doubtful or claim.session is not session or claim.place != place:
-                answers.append(MOVING)
-            elif lives and self._registry.prolong(claim, ends_at, self._clock()):
-                answers.append(DONE)
-            else:
-                answers.append(NOT_YOURS)
-        return answers
-
-    def extend_one(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
-        """Extend a lease whose place may be in doubt, or is to be replaced, to extend it beyond the
-        timeout of its session. This waits until another exchange that does the same is over."""
-        mover = object()
+    def extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+        """Extend a lease. Two exchanges that extend it at once would take each other's move to
+        another session for a loss: so this waits until another one is over."""
+        extender = object()
         while True:
             if claim.place and request.ttl > claim.session.ttl:
                 yield Send(self._sessions.of(request.ttl), [])  # others need not wait for that
             try:
-                if self._registry.begin_move(claim, mover):
-                    answers = yield from self._extend_one(request, claim, asked_at)
-                    if answers != [MOVING]:
-                        return answers
+                if self._registry.begin_extension(claim, extender):
+                    return (yield from self._extend(request, claim, asked_at))
             finally:
-                if claim.mover is mover:
-                    claim.mover = None
+                if claim.extender is extender:
+                    claim.extender = None
             yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
 
-    def _extend_one(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
         if claim.doubtful:
             yield from self._find(claim)
         if claim.place and request.ttl > claim.session.ttl:
             yield from self._replace(claim, request.ttl)
         if claim.doubtful or not claim.place:
             return [NOT_YOURS]
-        return (yield from self.extend(claim.session, [request], [claim], asked_at))
+        session = claim.session
+        [written] = yield Send(session, [commands.put(claim.place, claim.entry)])
+        if isinstance(written, NoNodeError):
+            return [NOT_YOURS]
+        yield from self._ensure_fresh(session, asked_at)
+        lives = claim.owner == session.id
+        if lives and self._registry.prolong(claim, asked_at + request.ttl, self._clock()):
+            return [DONE]
+        return [NOT_YOURS]
 
     def _replace(self, claim: Claim, ttl: float) -> Calls[None]:
         """Replace the place by one of another session, with the same number, so that no other place

@@ -41,9 +41,8 @@ class Claim:
     """When the place was made, in milliseconds of the leader's clock; 0 if unknown."""
     ends_at: float = inf
     """When the lease ends unless it is extended; never, while it is only waited for."""
-    mover: object = None
-    """The exchange that is about to move it to another session. Two at once would take each other's
-    for a loss."""
+    extender: object = None
+    """The exchange that extends its lease, if there is one."""
     pending_release: bool = False
     """Whether it is to be released as soon as that can be done."""
     watched: Collection[str] = ()
@@ -98,12 +97,12 @@ class Registry:
             if claim.held and not claim.doubtful and claim.session is session
         }
 
-    def begin_move(self, claim: Claim, mover: object) -> bool:
-        """Whether this exchange may move a lease to another session: no other one is about to."""
+    def begin_extension(self, claim: Claim, extender: object) -> bool:
+        """Whether this exchange may extend a lease: no other one is about to."""
         with self._mutex:
-            if claim.mover is None:
-                claim.mover = mover
-            return claim.mover is mover
+            if claim.extender is None:
+                claim.extender = extender
+            return claim.extender is extender
 
     def wake(self, event: Any) -> None:
         """A place is gone, or a connection and all its watches: wake the waiters.

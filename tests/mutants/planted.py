@@ -1160,8 +1160,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a release takes a place that was moved for one that is gone",
         "engines/zookeeper/locks.py",
-        "                        left.append(claim)\n",
-        "",
+        "                    claim.doubtful = True\n                else:\n",
+        "                    break\n                else:\n",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
@@ -1188,8 +1188,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a break whose reply was lost breaks the next lock, too",
         "engines/zookeeper/exchanges.py",
-        "isinstance(first, (Break, Write))",
-        "isinstance(first, Write)",
+        "isinstance(request, (Break, Write))",
+        "isinstance(request, Write)",
         "tests/engines/zookeeper/test_queue.py -k breaks_no_other",
     ),
     Mutant(

@@ -62,14 +62,14 @@ def locks(registry: Registry) -> Locks:
     return Locks(Tree("/"), sessions, registry, lambda: 0.0, Random(1))
 
 
-def end_of(steps: Calls[list[Answer]], replies: list[Any]) -> list[Answer]:
+def end_of(steps: Calls[Answer], replies: list[Any]) -> Answer:
     with pytest.raises(StopIteration) as end:
         steps.send(replies)
-    answers: list[Answer] = end.value.value
-    return answers
+    answer: Answer = end.value.value
+    return answer
 
 
-def move(locks: Locks, claim: Claim) -> Calls[list[Answer]]:
+def move(locks: Locks, claim: Claim) -> Calls[Answer]:
     """The request to move it has been sent, and is not answered yet."""
     steps = locks.extend(Extend("job", "ann", 60.0, 7), claim, 0.0)
     step = next(steps)
@@ -95,7 +95,7 @@ def test_a_move_whose_reply_was_lost_is_looked_for(
     renewing.send([None, [there]])
     assert (claim.session, claim.owner) == ((LONGER, 2) if was_done else (SHORTER, 1))
     assert claim.place.endswith(there)
-    assert end_of(renewing, [SimpleNamespace()]) == [DONE]
+    assert end_of(renewing, [SimpleNamespace()]) == DONE
 
 
 @pytest.mark.parametrize("line", range(12))
@@ -104,7 +104,7 @@ def test_of_two_moves_that_begin_at_once_one_waits(locks: Locks, claim: Claim, l
     moves = [locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0) for ttl in (50.0, 60.0)]
     steps: list[Send | Sleep] = []
 
-    def begin(move: Calls[list[Answer]]) -> None:
+    def begin(move: Calls[Answer]) -> None:
         next(move)  # the longer session is being connected
         steps.append(move.send([]))
 
@@ -121,7 +121,7 @@ def test_a_renewal_goes_on_while_a_longer_session_is_being_connected(
     next(moving)
     renewing = locks.extend(Extend("job", "ann", 10.0, 7), claim, 0.0)
     assert isinstance(next(renewing), Send)
-    assert end_of(renewing, [SimpleNamespace()]) == [DONE]
+    assert end_of(renewing, [SimpleNamespace()]) == DONE
 
 
 @pytest.mark.parametrize("ttl", [10.0, 50.0])
@@ -131,22 +131,22 @@ def test_an_extension_waits_until_a_move_is_over(locks: Locks, claim: Claim, ttl
     assert isinstance(next(waiting), Sleep)
     moving.send([["created", True]])
     assert isinstance(waiting.send([]), Sleep)
-    assert end_of(moving, [SimpleNamespace()]) == [DONE]
+    assert end_of(moving, [SimpleNamespace()]) == DONE
     writing = waiting.send([])
     assert isinstance(writing, Send)
     assert writing.session is LONGER, "where the place is now"
-    assert end_of(waiting, [SimpleNamespace()]) == [DONE]
+    assert end_of(waiting, [SimpleNamespace()]) == DONE
 
 
 def test_a_lease_that_was_released_is_not_moved(locks: Locks, claim: Claim) -> None:
     moving = locks.extend(Extend("job", "ann", 60.0, 7), claim, 0.0)
     next(moving)  # the longer session is being connected
-    releasing = locks.release(SHORTER, [claim])
+    releasing = locks.release(claim)
     next(releasing)
-    assert end_of(releasing, [None]) == [DONE]
+    assert end_of(releasing, [None]) == DONE
     moving.send([])
     moving.send([])
-    assert end_of(moving, [[RuntimeInconsistency(), NoNodeError()]]) == [NOT_YOURS]
+    assert end_of(moving, [[RuntimeInconsistency(), NoNodeError()]]) == NOT_YOURS
 
 
 @pytest.mark.parametrize("line", range(12))
@@ -154,11 +154,11 @@ def test_a_release_that_meets_another_one_is_confirmed(
     locks: Locks, claim: Claim, line: int
 ) -> None:
     """As after a Ctrl-C: the other one does not find the place any more."""
-    first, second = locks.release(SHORTER, [claim]), locks.release(SHORTER, [claim])
+    first, second = locks.release(claim), locks.release(claim)
     next(first)
     next(second)
     with meanwhile(line, ("release",), lambda: second.send([NoNodeError()])):
-        assert end_of(first, [None]) == [DONE]
+        assert end_of(first, [None]) == DONE
 
 
 def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
@@ -173,7 +173,7 @@ def test_a_try_whose_reply_was_lost_learns_that_the_lock_is_held(
     steps.send([None, [first, mine]])  # it is found
     steps.send([a_minute_later, [first, mine]])
     steps.send([SimpleNamespace(ctime=1_000)])
-    [answer] = end_of(steps, [None])
+    answer = end_of(steps, [None])
     assert isinstance(answer, Held)
 
 
@@ -186,11 +186,11 @@ def test_a_lease_whose_place_is_gone_after_a_lost_move_is_lost(
     move(locks, claim).close()
     renewing = locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0)
     next(renewing)
-    assert end_of(renewing, [None, []]) == [NOT_YOURS]
+    assert end_of(renewing, [None, []]) == NOT_YOURS
     again = locks.extend(Extend("job", "ann", ttl, 7), claim, 0.0)
     with pytest.raises(StopIteration) as end:
         next(again)
-    assert end.value.value == [NOT_YOURS]
+    assert end.value.value == NOT_YOURS
 
 
 @pytest.mark.parametrize("begins", ["before", "meanwhile"])
@@ -198,7 +198,7 @@ def test_a_release_during_a_move_leaves_no_place_behind(
     locks: Locks, claim: Claim, registry: Registry, begins: str
 ) -> None:
     """It cannot know whether the move is carried out before or after what it sends itself."""
-    releasing = locks.release(SHORTER, [claim])
+    releasing = locks.release(claim)
     if begins == "before":
         next(releasing)
     moving = move(locks, claim)
@@ -212,10 +212,10 @@ def test_a_release_during_a_move_leaves_no_place_behind(
     connection: Any = SimpleNamespace(delete_async=deleted.append)
     deleting.calls[0].send(connection)
     assert [path.rpartition("/")[2] for path in deleted] == [name_of(2, "ann", 7)]
-    assert end_of(releasing, [None]) == [DONE]
+    assert end_of(releasing, [None]) == DONE
     assert registry.find("ann") is None
     moving.send([["created", True]])
-    assert end_of(moving, [NoNodeError()]) == [NOT_YOURS]
+    assert end_of(moving, [NoNodeError()]) == NOT_YOURS
 
 
 def test_a_place_with_the_name_of_a_former_session_is_deleted_after_all(

@@ -270,4 +270,4 @@ def test_a_lock_that_is_handed_over_while_it_is_broken_is_broken() -> None:
     breaking.send([None, [second]])
     with pytest.raises(StopIteration) as end:
         breaking.send([None])
-    assert end.value.value == [DONE]
+    assert end.value.value == DONE

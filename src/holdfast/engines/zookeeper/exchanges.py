@@ -9,7 +9,7 @@ been done must not be done again.
 """
 
 import random
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -72,7 +72,7 @@ LOST = (ConnectionLoss, SessionExpiredError)
 FOR_GOOD = (NoAuthError, AuthFailedError, InvalidACLError)
 """Errors that waiting does not heal."""
 
-OTHERS: dict[type, Callable[..., Calls[list[Answer]]]] = {
+OTHERS: dict[type, Callable[..., Calls[Answer]]] = {
     Inspect: inspect.inspect,
     List: inspect.list_locks,
     Break: inspect.break_lock,
@@ -91,10 +91,6 @@ class Await(NamedTuple):
 
 
 Waits: TypeAlias = Generator[Await | Sleep, None, T]
-Exchange: TypeAlias = Waits[T | Failed]
-
-Part: TypeAlias = tuple[Sequence[int], Exchange[list[Answer]]]
-"""Some of several requests, by their numbers, and the exchange that answers them together."""
 
 
 class Exchanges:
@@ -116,15 +112,9 @@ class Exchanges:
         self._locks = Locks(self._tree, self.sessions, self.registry, host.clock, chance)
 
     def ask(self, requests: Sequence[Request], until: float) -> Waits[list[Answer]]:
-        """Answer each request, of which all are of a kind; `Failed` for what could not be answered
-        by `until`."""
-        parts = self._parts(requests, until)
-        outcomes = yield from side_by_side([each for _, each in parts])
-        answers: list[Answer] = [NOT_YOURS] * len(requests)  # a holder without a claim has nothing
-        for (numbers, _), outcome in zip(parts, outcomes, strict=True):
-            for at, number in enumerate(numbers):
-                answers[number] = outcome if isinstance(outcome, Failed) else outcome[at]
-        return answers
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        asked_at = self.clock()
+        return side_by_side([self._answer(request, asked_at, until) for request in requests])
 
     @property
     def pause(self) -> float:
@@ -135,35 +125,31 @@ class Exchanges:
         """Send the heartbeats of all sessions, and release what is overdue."""
         for session in self.sessions:
             session.heartbeat()
-        overdue = dict(enumerate(self.registry.overdue(self.clock())))
-        parts = self._releases(overdue, self.clock() + self.sessions.terms.tick / 4)
-        yield from side_by_side([each for _, each in parts])
+        until = self.clock() + self.sessions.terms.tick / 4
+        overdue = self.registry.overdue(self.clock())
+        yield from side_by_side([self._release(claim, until) for claim in overdue])
 
-    def _parts(self, requests: Sequence[Request], until: float) -> list[Part]:
-        """The exchanges for these requests."""
-        first, now = requests[0], self.clock()
-        claims = {
-            number: claim
-            for number, request in enumerate(requests)
-            if isinstance(request, (Extend, Release))
-            and (claim := self.registry.find(request.holder)) is not None
-        }
-        if isinstance(first, Acquire):
-            return [([0], self._exchange(partial(self._locks.acquire, first, now), until))]
-        if isinstance(first, Extend):
-            extending = [
-                (
-                    [number],
-                    partial(self._locks.extend, cast("Extend", requests[number]), claim, now),
-                )
-                for number, claim in claims.items()
-                if claim.ends_at > now
-            ]
-            return [(numbers, self._exchange(begin, until)) for numbers, begin in extending]
-        if isinstance(first, Release):
-            return self._releases(claims, until)
-        begin = partial(OTHERS[type(first)], self._tree, self.sessions, first)
-        return [([0], self._exchange(begin, until, once=isinstance(first, (Break, Write))))]
+    def _answer(self, request: Request, asked_at: float, until: float) -> Waits[Answer]:
+        begin: Callable[[], Calls[Answer]]
+        if isinstance(request, (Extend, Release)):
+            claim = self.registry.find(request.holder)
+            if claim is None:
+                return NOT_YOURS
+            if isinstance(request, Release):
+                return (yield from self._release(claim, until))
+            if claim.ends_at <= asked_at:
+                return NOT_YOURS
+            begin = partial(self._locks.extend, request, claim, asked_at)
+        elif isinstance(request, Acquire):
+            begin = partial(self._locks.acquire, request, asked_at)
+        else:
+            begin = partial(OTHERS[type(request)], self._tree, self.sessions, request)
+        once = isinstance(request, (Break, Write))
+        return (yield from self._exchange(begin, until, once=once))
+
+    def _release(self, claim: Claim, until: float) -> Waits[Answer]:
+        # Once: a place that is gone the second time was deleted the first time, or was lost before.
+        return self._exchange(partial(self._locks.release, claim), until, once=True)
 
     def forget(self) -> None:
         """In a forked child: everything is the parent's."""
@@ -175,17 +161,9 @@ class Exchanges:
         if holders := self.registry.held_in(session):
             self._host.lose(holders)
 
-    def _releases(self, claims: dict[int, Claim], until: float) -> list[Part]:
-        # Once: a place that is gone the second time was deleted the first time, or was lost before.
-        parts = list[Part]()
-        for session, group in _by_session(claims):
-            release = partial(self._locks.release, session, list(group.values()))
-            parts.append((list(group), self._exchange(release, until, once=True)))
-        return parts
-
     def _exchange(
-        self, begin: Callable[[], Calls[list[Answer]]], until: float, *, once: bool = False
-    ) -> Exchange[list[Answer]]:
+        self, begin: Callable[[], Calls[Answer]], until: float, *, once: bool = False
+    ) -> Waits[Answer]:
         """Have an exchange with the servers, until it is over, or its time is. `once`: it must not
         begin again."""
         name = self.sessions.terms.servers.name
@@ -203,7 +181,7 @@ class Exchanges:
                         break
                     step = steps.send(replies)
             except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]  # it is a T
+                return cast("Answer", stop.value)
             except Rejected as refusal:
                 return Failed.at(name, str(refusal), refusal.heals_in)
             finally:
@@ -238,14 +216,6 @@ class Exchanges:
         return replies
 
 
-def _by_session(claims: dict[int, Claim]) -> Iterable[tuple[Session, dict[int, Claim]]]:
-    """Claims in groups of one session."""
-    groups: dict[Session, dict[int, Claim]] = {}
-    for number, claim in claims.items():
-        groups.setdefault(claim.session, {})[number] = claim
-    return groups.items()
-
-
 def _is_there(result: Any, until: float) -> Waits[bool]:
     """Wait for a result, or an error; False if that comes too late."""
     if not result.ready():
@@ -253,10 +223,10 @@ def _is_there(result: Any, until: float) -> Waits[bool]:
     return bool(result.ready())
 
 
-def side_by_side(exchanges: Sequence[Exchange[T]]) -> Waits[list[T | Failed]]:
+def side_by_side(exchanges: Sequence[Waits[T]]) -> Waits[list[T]]:
     """Run exchanges; returns their results. Each sends its calls before those of any are waited
     for."""
-    results: dict[int, T | Failed] = {}
+    results: dict[int, T] = {}
     waiting: dict[int, Await | Sleep] = {}
 
     def go_on(number: int) -> None:

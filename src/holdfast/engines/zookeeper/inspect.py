@@ -31,17 +31,17 @@ TEXT, BYTES = b"t", b"b"
 """What the value of a cell begins with."""
 
 
-def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Calls[list[Answer]]:
+def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Calls[Answer]:
     """The holders of a lock, and how many wait."""
-    return [Listing((yield from _seen(tree, sessions.any(), [request.key])))]
+    return Listing((yield from _seen(tree, sessions.any(), [request.key])))
 
 
-def list_locks(tree: Tree, sessions: Sessions, request: List) -> Calls[list[Answer]]:
+def list_locks(tree: Tree, sessions: Sessions, request: List) -> Calls[Answer]:
     """The held locks, from as many as wanted."""
     session = sessions.any()
     _, names = yield Send(session, [commands.sync(), commands.children(tree.locks)])
     if isinstance(names, NoNodeError):
-        return [Listing(())]
+        return Listing(())
     wanted = sorted(
         key
         for key in map(commands.decode, names)
@@ -51,8 +51,8 @@ def list_locks(tree: Tree, sessions: Sessions, request: List) -> Calls[list[Answ
         some, wanted = wanted[: request.limit], wanted[request.limit :]
         found = yield from _seen(tree, session, some)
         if found:
-            return [Listing(found)]
-    return [Listing(())]
+            return Listing(found)
+    return Listing(())
 
 
 def _seen(tree: Tree, session: Session, keys: list[str]) -> Calls[tuple[Seen, ...]]:
@@ -84,36 +84,36 @@ def _queues(tree: Tree, session: Session, keys: list[str]) -> Calls[list[list[Pl
     return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
 
 
-def break_lock(tree: Tree, sessions: Sessions, request: Break) -> Calls[list[Answer]]:
+def break_lock(tree: Tree, sessions: Sessions, request: Break) -> Calls[Answer]:
     """Delete the places of the holders, or of that one; each finds that out when it extends its
     lease."""
     if not request.is_text:
-        return [NOT_YOURS]
+        return NOT_YOURS
     session, queue, only = sessions.any(), tree.queue(request.key), request.holder
     while True:
         [places] = yield from _queues(tree, session, [request.key])
         broken = [p for p in _holders(places) if not only or p.secret == commands.secret_of(only)]
         if not broken:
-            return [NOT_YOURS]
+            return NOT_YOURS
         gone = yield Send(session, [commands.delete(f"{queue}/{each.name}") for each in broken])
         if not all(isinstance(each, NoNodeError) for each in gone):
-            return [DONE]  # else they were released just now
+            return DONE  # else they were released just now
 
 
-def read_cell(tree: Tree, sessions: Sessions, request: Read) -> Calls[list[Answer]]:
+def read_cell(tree: Tree, sessions: Sessions, request: Read) -> Calls[Answer]:
     """The value of a cell; its version is that of the node, counted from 1."""
     path = tree.cell(request.key)
     _, found = yield Send(sessions.any(), [commands.sync(), commands.get(path)])
     if isinstance(found, NoNodeError):
-        return [Versioned(None, 0)]
+        return Versioned(None, 0)
     data, known = found
     kind, raw = data[:1], data[1:]
     if kind not in (TEXT, BYTES):
         raise Rejected(f"{path} is not a cell")
-    return [Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)]
+    return Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)
 
 
-def write_cell(tree: Tree, sessions: Sessions, request: Write) -> Calls[list[Answer]]:
+def write_cell(tree: Tree, sessions: Sessions, request: Write) -> Calls[Answer]:
     """Write the value of a cell if its version is the expected one."""
     session, path, value = sessions.any(), tree.cell(request.key), request.value
     data = TEXT + value.encode() if isinstance(value, str) else BYTES + value
@@ -125,7 +125,7 @@ def write_cell(tree: Tree, sessions: Sessions, request: Write) -> Calls[list[Ans
     if isinstance(written, NoNodeError) and not request.expect:
         above = [commands.node(each) for each in parents(tree.cells)]
         written = (yield Send(session, [*above, writing]))[-1]
-    return [CHANGED if isinstance(written, Exception) else DONE]
+    return CHANGED if isinstance(written, Exception) else DONE
 
 
 def _holders(places: Sequence[Place]) -> list[Place]:

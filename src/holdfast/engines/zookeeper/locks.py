@@ -57,7 +57,7 @@ class Locks:
         self._tree, self._sessions, self._registry, self._clock = tree, sessions, registry, clock
         self._chance = chance
 
-    def acquire(self, request: Acquire, asked_at: float) -> Calls[list[Answer]]:
+    def acquire(self, request: Acquire, asked_at: float) -> Calls[Answer]:
         """Hold the lock if the place has its turn; else wait for it, if that is wanted."""
         session = self._sessions.of(request.ttl)
         claim = self._registry.open(request, session)
@@ -73,19 +73,19 @@ class Locks:
             if not obstacles:
                 if (granted := (yield from self._hold(claim, asked_at))) is None:
                     continue
-                return [granted]
+                return granted
             if not request.queue:
                 decisive = _decisive(before, claim.shares)
                 if not (yield from self._is_held(decisive, claim, asked_at)):
                     continue
                 yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
-                return [HELD]
+                return HELD
             claim.watched = [f"{queue}/{each.name}" for each in obstacles]
             watching = [commands.watch(each, self._registry.wake) for each in claim.watched]
             there = yield Send(claim.session, watching)
             if not any(isinstance(each, NoNodeError) for each in there):
-                return [HELD]
+                return HELD
 
     def _have_place(self, claim: Claim, queue: str, request: Acquire) -> Calls[list[Place] | None]:
         """Have a place in the queue. Returns all places; None if it has none."""
@@ -178,7 +178,7 @@ class Locks:
             yield Sleep(self._clock() + self._sessions.terms.tick / 2)
             yield Send(session, [commands.sync()])
 
-    def extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+    def extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[Answer]:
         """Extend a lease. Two exchanges that extend it at once would take each other's move to
         another session for a loss: so this waits until another one is over."""
         extender = object()
@@ -193,22 +193,22 @@ class Locks:
                     claim.extender = None
             yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
 
-    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[list[Answer]]:
+    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Calls[Answer]:
         if claim.doubtful:
             yield from self._find(claim)
         if claim.place and request.ttl > claim.session.ttl:
             yield from self._replace(claim, request.ttl)
         if claim.doubtful or not claim.place:
-            return [NOT_YOURS]
+            return NOT_YOURS
         session = claim.session
         [written] = yield Send(session, [commands.put(claim.place, claim.entry)])
         if isinstance(written, NoNodeError):
-            return [NOT_YOURS]
+            return NOT_YOURS
         yield from self._ensure_fresh(session, asked_at)
         lives = claim.owner == session.id
         if lives and self._registry.prolong(claim, asked_at + request.ttl, self._clock()):
-            return [DONE]
-        return [NOT_YOURS]
+            return DONE
+        return NOT_YOURS
 
     def _replace(self, claim: Claim, ttl: float) -> Calls[None]:
         """Replace the place by one of another session, with the same number, so that no other place
@@ -228,31 +228,26 @@ class Locks:
             claim.owner = owner
             claim.found(place)
 
-    def release(self, session: Session, claims: Sequence[Claim]) -> Calls[list[Answer]]:
-        """Delete the places of these holders in one session. What is not there may have been moved
-        to another one: it is looked for. When it is gone, it cannot be moved any more."""
-        left, deleted = list(claims), set[str]()
+    def release(self, claim: Claim) -> Calls[Answer]:
+        """Delete a place. If it is not there, it may have been moved to another session: it is
+        looked for. When it is gone, it cannot be moved any more."""
+        deleted = False
         try:
-            while left:
-                for claim in left:
-                    if claim.doubtful:
-                        yield from self._find(claim)
-                left = [claim for claim in left if claim.place]
-                replies = yield Send(session, [commands.delete(claim.place) for claim in left])
-                asked, left = left, []
-                for claim, reply in zip(asked, replies, strict=True):
-                    if isinstance(reply, NoNodeError):
-                        claim.doubtful = True
-                        left.append(claim)
-                    else:
-                        deleted.add(claim.holder)
+            while not deleted:
+                if claim.doubtful:
+                    yield from self._find(claim)
+                if not claim.place:
+                    break
+                [reply] = yield Send(claim.session, [commands.delete(claim.place)])
+                if isinstance(reply, NoNodeError):
+                    claim.doubtful = True
+                else:
+                    deleted = True
         except BaseException:
-            for claim in claims:
-                claim.pending_release = True  # it is tried again until it is answered
+            claim.pending_release = True  # it is tried again until it is answered
             raise
-        for claim in claims:
-            self._registry.close(claim)
-        return [DONE if each.held and each.holder in deleted else NOT_YOURS for each in claims]
+        self._registry.close(claim)
+        return DONE if claim.held and deleted else NOT_YOURS
 
     def _find(self, claim: Claim) -> Calls[None]:
         """Look for a place that may have been created. One of an earlier session is deleted."""

@@ -1,4 +1,5 @@
-"""Whose turn it is in a queue of places, as etcd and ZooKeeper have one for each lock. Pure.
+"""What etcd and ZooKeeper have in common: the rules of a queue of places, of which there is one for
+each lock; and how the value of a cell is stored. Pure.
 
 1. Places are in the order of their creation. A holder has the one with which it came, until it
    releases the lock.
@@ -9,12 +10,15 @@
    than all earlier leases: what comes after its place waits until it is gone, so all that was
    granted before came before it. A shared one has a greater fence than all earlier exclusive
    leases: each of them was the first in the queue, and came before what is there still.
-5. A client of the first release waits until its place is the first, and a place without shares is
+5. No code skips the place of a waiter that died. The servers delete it when its session ends, which
+   wakes the next waiter. Until then it keeps those behind it out.
+6. A client of the first release waits until its place is the first, and a place without shares is
    exclusive: so it excludes all others, and is excluded by them.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
+from math import inf
 from typing import TypeVar
 
 from holdfast.core.messages import Held
@@ -23,6 +27,36 @@ P = TypeVar("P")
 
 HELD = Held(10.0, wakes=True)
 """The answer to a waiter, which asks again after some seconds although it was not woken."""
+
+
+TEXT, BYTES = b"t", b"b"
+"""What the stored value of a cell begins with."""
+
+
+class Rejected(Exception):
+    """The request is refused, and would be by any server; the text is the reason. `heals_in` is
+    that of `Failed`."""
+
+    def __init__(self, why: str, heals_in: float | None = None) -> None:
+        super().__init__(why)
+        self.heals_in = heals_in
+
+
+def write_value(value: bytes | str) -> bytes:
+    """The value of a cell as it is stored."""
+    return TEXT + value.encode() if isinstance(value, str) else BYTES + value
+
+
+def read_value(stored: bytes, where: str) -> bytes | str:
+    """The value of a cell.
+
+    >>> read_value(write_value("open"), "door"), read_value(write_value(b"open"), "door")
+    ('open', b'open')
+    """
+    kind, raw = stored[:1], stored[1:]
+    if kind not in (TEXT, BYTES):
+        raise Rejected(f"{where} is not a cell", inf)
+    return raw.decode() if kind == TEXT else raw
 
 
 def in_the_way(before: Sequence[P], shares: int, shares_of: Callable[[P], int]) -> Sequence[P]:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 import holdfast
@@ -19,7 +20,7 @@ from holdfast.core.messages import (
     Release,
 )
 from holdfast.drivers.common import clock
-from holdfast.engines.etcd.connection import Connection, Rejected
+from holdfast.engines.etcd.connection import Connection, ErrorReply
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
@@ -163,7 +164,7 @@ def test_a_keep_alive_that_is_refused(
 
     def refuse(step: Step, connection: Connection, until: float) -> Any:
         if step[0].method is LEASE_KEEP_ALIVE:
-            raise Rejected("permission denied")
+            return [ErrorReply(grpc.StatusCode.PERMISSION_DENIED, "permission denied")]
         return send(step, connection, until)
 
     monkeypatch.setattr(store, "_send", refuse)

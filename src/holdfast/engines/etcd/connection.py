@@ -14,6 +14,7 @@ import grpc
 
 from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.protocol import METHODS, Method
+from holdfast.engines.queue import Rejected
 from holdfast.engines.urls import hint_for_tls
 from holdfast.events import Event, NodeFailed, NodeRecovered
 
@@ -72,14 +73,6 @@ class NoAnswer(Exception):
         self.electing = electing
         """Whether the member itself reported it, as it does while a leader is being elected: it is
         worth asking again in a moment."""
-
-
-class Rejected(Exception):
-    """The request was refused, and would be by any endpoint."""
-
-    def __init__(self, why: str, heals_in: float | None = None) -> None:
-        super().__init__(why)
-        self.heals_in = heals_in
 
 
 class ErrorReply(NamedTuple):

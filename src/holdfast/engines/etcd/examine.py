@@ -14,11 +14,11 @@ from holdfast.engines import examining
 from holdfast.engines.etcd.connection import (
     Cluster,
     NoAnswer,
-    Rejected,
     accepted,
     read_error,
 )
 from holdfast.engines.etcd.protocol import AUTHENTICATE, Method
+from holdfast.engines.queue import Rejected
 
 OLDEST, NEWEST = "3.4.0", "3.6"
 """The versions that it was tried with lie between these."""

@@ -32,12 +32,12 @@ from holdfast.engines.etcd.connection import (
     Connection,
     Connections,
     NoAnswer,
-    Rejected,
     accepted,
 )
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.registry import Claim, Registry
 from holdfast.engines.etcd.waiters import TICK, Watches
+from holdfast.engines.queue import Rejected
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Send(NamedTuple):
 
 
 Effects: TypeAlias = Generator[Send | Sleep, Any, T]
-"""What a store performs. It throws `NoAnswer` in, or `Rejected`."""
+"""What a store performs. It throws `NoAnswer` in."""
 
 
 class Exchanges:

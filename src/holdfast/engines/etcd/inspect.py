@@ -19,15 +19,11 @@ from holdfast.core.messages import (
 from holdfast.core.records import Versioned
 from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.commands import Calls, Span, cell_of, shares_of
-from holdfast.engines.etcd.connection import ErrorReply, Rejected, accepted
-from holdfast.engines.queue import holders
+from holdfast.engines.etcd.connection import ErrorReply, accepted
+from holdfast.engines.queue import holders, read_value, write_value
 
 PAGE = 1000
 """How many keys are read at a time."""
-
-
-TEXT, BYTES = b"t", b"b"
-"""What the value of a cell begins with."""
 
 
 def inspect(request: Inspect) -> Calls[list[Answer]]:
@@ -72,17 +68,14 @@ def read_cell(request: Read) -> Calls[list[Answer]]:
     if not reply.kvs:
         return [Versioned(None, 0)]
     [found] = reply.kvs
-    kind, raw = found.value[:1], found.value[1:]
-    if kind not in (TEXT, BYTES):
-        raise Rejected(f"{cell_of(request.key)!r} is not a cell")
-    return [Versioned(raw.decode() if kind == TEXT else raw, found.mod_revision)]
+    value = read_value(found.value, repr(cell_of(request.key)))
+    return [Versioned(value, found.mod_revision)]
 
 
 def write_cell(request: Write) -> Calls[list[Answer]]:
     """Write the value of a cell if its version is the expected one."""
-    value = request.value
-    raw = TEXT + value.encode() if isinstance(value, str) else BYTES + value
-    reply = accepted((yield commands.replace(cell_of(request.key), raw, request.expect)))
+    key, value = cell_of(request.key), write_value(request.value)
+    reply = accepted((yield commands.replace(key, value, request.expect)))
     return [DONE if reply.succeeded else CHANGED]
 
 

@@ -32,12 +32,11 @@ from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
     NO_SUCH_LEASE,
     ErrorReply,
-    Rejected,
     accepted,
 )
 from holdfast.engines.etcd.registry import Claim, Registry, Session
 from holdfast.engines.etcd.waiters import Watches
-from holdfast.engines.queue import HELD, in_the_way
+from holdfast.engines.queue import HELD, Rejected, in_the_way
 
 TRIES = 4
 """How often a place is asked for whose session has ended."""
@@ -52,7 +51,7 @@ class Locks:
     def acquire(self, request: Acquire, asked_at: float) -> Calls[list[Answer]]:
         """Hold the lock if it is free, or wait for it if that is wanted."""
         ttl = ceil(request.ttl)
-        claim = self._registry.claim(request, ttl)
+        claim = self._registry.open(request, ttl)
         claim.ends_at = inf
         if claim.doubtful:
             _note_place(claim, accepted((yield commands.find(claim.place))).kvs)
@@ -81,7 +80,7 @@ class Locks:
         """Begin with another place, in another session: this one may be created late, or its
         session has ended."""
         self._registry.abandon(claim)
-        claim = self._registry.claim(request, ttl)
+        claim = self._registry.open(request, ttl)
         yield from self.revoke(self._registry.take_unused())
         return claim
 

@@ -139,7 +139,7 @@ class Registry:
     def _new_name(self) -> str:
         return f"{self._randbits(64):016x}"
 
-    def claim(self, request: Acquire, ttl: int) -> Claim:
+    def open(self, request: Acquire, ttl: int) -> Claim:
         """The claim of a holder, a new one if there is none."""
         key, holder, shares = request.key, request.holder, request.shares
         with self._mutex:

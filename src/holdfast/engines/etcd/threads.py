@@ -20,7 +20,6 @@ from holdfast.engines.etcd.connection import (
     Connection,
     Connections,
     NoAnswer,
-    Rejected,
     keep_forever,
     read_error,
 )
@@ -92,14 +91,14 @@ class EtcdStore:
             return True
 
     def _perform(self, effects: Effects[T]) -> T:
-        return perform(effects, self._do, (NoAnswer, Rejected))
+        return perform(effects, self._do, NoAnswer)
 
     def _do(self, effect: Send | Sleep) -> Any:
         if isinstance(effect, Sleep):
             return time.sleep(max(0.0, effect.until - self._clock()))
         try:
             return self._send(*effect)
-        except (NoAnswer, Rejected):
+        except NoAnswer:
             raise
         except BaseException as error:
             self._connections.interrupted(effect.connection)

@@ -43,6 +43,7 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.ports import StoreHost
+from holdfast.engines.queue import Rejected
 from holdfast.engines.zookeeper import inspect
 from holdfast.engines.zookeeper.commands import Tree
 from holdfast.engines.zookeeper.connection import Connection
@@ -51,7 +52,6 @@ from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import (
     HEARTBEATS,
     Calls,
-    Rejected,
     Send,
     Session,
     Sessions,
@@ -81,6 +81,16 @@ OTHERS: dict[type, Callable[..., Calls[Answer]]] = {
 }
 
 TOO_LATE = "did not answer in time"
+
+
+class NoAnswer(Exception):
+    """No server has answered: the outcome is unknown. To begin again may find it out."""
+
+    def __init__(
+        self, why: str, heals_in: float | None = None, *, may_begin_again: bool = False
+    ) -> None:
+        super().__init__(why)
+        self.heals_in, self.may_begin_again = heals_in, may_begin_again
 
 
 class Await(NamedTuple):
@@ -168,48 +178,49 @@ class Exchanges:
         begin again."""
         name = self.sessions.terms.servers.name
         while True:
-            steps = begin()
             try:
-                step = next(steps)
-                while True:
-                    if isinstance(step, Sleep):
-                        yield Sleep(min(step.until, until))
-                        replies: Any = [] if self.clock() < until else TOO_LATE
-                    else:
-                        replies = yield from self._replies(step, until)
-                    if not isinstance(replies, list):
-                        break
-                    step = steps.send(replies)
-            except StopIteration as stop:
-                return cast("Answer", stop.value)
-            except Rejected as refusal:
-                return Failed.at(name, str(refusal), refusal.heals_in)
-            finally:
-                steps.close()
-            # Its outcome is unknown. Begin again, if that may find it out.
-            for_good = isinstance(replies, ConnectionClosedError)  # which kazoo takes for an expiry
-            if once or for_good or not isinstance(replies, LOST):
-                heals_in = inf if isinstance(replies, FOR_GOOD) else None
-                return Failed.at(name, _shown(replies), heals_in)
+                return (yield from self._run(begin(), until))
+            except Rejected as error:
+                return Failed.at(name, str(error), error.heals_in)
+            except NoAnswer as error:
+                if once or not error.may_begin_again:
+                    return Failed.at(name, str(error), error.heals_in)
 
-    def _replies(self, step: Send, until: float) -> Waits[list[Any] | BaseException | str]:
-        """Send some calls; returns their replies, or why there are none."""
+    def _run(self, steps: Calls[Answer], until: float) -> Waits[Answer]:
+        try:
+            step = next(steps)
+            while True:
+                replies: list[Any] = []
+                if isinstance(step, Send):
+                    replies = yield from self._replies(step, until)
+                else:
+                    yield Sleep(min(step.until, until))
+                    if self.clock() >= until:
+                        raise NoAnswer(TOO_LATE)
+                step = steps.send(replies)
+        except StopIteration as stop:
+            return cast("Answer", stop.value)
+        finally:
+            steps.close()
+
+    def _replies(self, step: Send, until: float) -> Waits[list[Any]]:
+        """Send some calls; returns their replies."""
         session = step.session
         while not (ready := session.ready).ready():
             if not (yield from _is_there(ready, until)):
-                return _too_late(session)
+                raise _too_late(session)
         if ready.exception is not None:
-            raise Rejected(str(ready.exception))
+            raise Rejected(str(ready.exception), inf)
         sent_at = self.clock()
         sent = [session.send(call) for call in step.calls]
         for result in reversed(sent):  # they come in order: after the last, hardly any is missing
             if not (yield from _is_there(result, until)):
-                return _too_late(session)
+                raise _too_late(session)
         replies = []
         for call, result in zip(step.calls, sent, strict=True):
             error: BaseException | None = result.exception
             if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
-                return error
+                raise _no_answer(error)
             replies.append(result.value if error is None else error)
         if any(call.by_leader for call in step.calls):
             session.answered(sent_at)
@@ -249,12 +260,15 @@ def side_by_side(exchanges: Sequence[Waits[T]]) -> Waits[list[T]]:
     return [results[number] for number in range(len(exchanges))]
 
 
-def _too_late(session: Session) -> str:
-    return f"{TOO_LATE} ({session.last_error})" if session.last_error else TOO_LATE
+def _too_late(session: Session) -> NoAnswer:
+    return NoAnswer(f"{TOO_LATE} ({session.last_error})" if session.last_error else TOO_LATE)
 
 
-def _shown(error: BaseException | str) -> str:
-    """kazoo's errors seldom have a text."""
-    if isinstance(error, (KazooException, str)):
-        return str(error) or type(error).__name__
-    return repr(error)
+def _no_answer(error: BaseException) -> NoAnswer:
+    # kazoo's errors seldom have a text
+    text = (
+        (str(error) or type(error).__name__) if isinstance(error, KazooException) else repr(error)
+    )
+    heals_in = inf if isinstance(error, FOR_GOOD) else None
+    for_good = isinstance(error, ConnectionClosedError)  # which kazoo takes for an expiry
+    return NoAnswer(text, heals_in, may_begin_again=isinstance(error, LOST) and not for_good)

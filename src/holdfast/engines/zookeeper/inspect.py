@@ -22,13 +22,10 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.records import Versioned
-from holdfast.engines.queue import holders
+from holdfast.engines.queue import holders, read_value, write_value
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order, parents
-from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, Sessions
-
-TEXT, BYTES = b"t", b"b"
-"""What the value of a cell begins with."""
+from holdfast.engines.zookeeper.sessions import Calls, Send, Session, Sessions
 
 
 def inspect(tree: Tree, sessions: Sessions, request: Inspect) -> Calls[Answer]:
@@ -107,16 +104,12 @@ def read_cell(tree: Tree, sessions: Sessions, request: Read) -> Calls[Answer]:
     if isinstance(found, NoNodeError):
         return Versioned(None, 0)
     data, known = found
-    kind, raw = data[:1], data[1:]
-    if kind not in (TEXT, BYTES):
-        raise Rejected(f"{path} is not a cell")
-    return Versioned(raw.decode() if kind == TEXT else raw, known.version + 1)
+    return Versioned(read_value(data, path), known.version + 1)
 
 
 def write_cell(tree: Tree, sessions: Sessions, request: Write) -> Calls[Answer]:
     """Write the value of a cell if its version is the expected one."""
-    session, path, value = sessions.any(), tree.cell(request.key), request.value
-    data = TEXT + value.encode() if isinstance(value, str) else BYTES + value
+    session, path, data = sessions.any(), tree.cell(request.key), write_value(request.value)
     if request.expect:
         writing = commands.put(path, data, request.expect - 1)
     else:

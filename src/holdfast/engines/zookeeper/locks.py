@@ -17,6 +17,7 @@ before it share the lock. What can happen between two rounds, and what then:
 """
 
 from collections.abc import Sequence
+from math import inf
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -26,11 +27,11 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 from holdfast.core.effects import Sleep
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted
 from holdfast.core.ports import Clock
-from holdfast.engines.queue import HELD, in_the_way
+from holdfast.engines.queue import HELD, Rejected, in_the_way
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import Entry, Place, Tree, in_order
 from holdfast.engines.zookeeper.registry import Claim, Registry
-from holdfast.engines.zookeeper.sessions import Calls, Rejected, Send, Session, Sessions
+from holdfast.engines.zookeeper.sessions import Calls, Send, Session, Sessions
 
 SHARES_OF = attrgetter("shares")
 
@@ -62,7 +63,7 @@ class Locks:
         session = self._sessions.of(request.ttl)
         claim = self._registry.open(request, session)
         if claim is None:
-            raise Rejected("an earlier release of this holder is pending", heals_in=None)
+            raise Rejected("an earlier release of this holder is pending")
         queue = self._tree.queue(request.key)
         while True:
             places = yield from self._have_place(claim, queue, request)
@@ -143,7 +144,7 @@ class Locks:
             )
         missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
         if missing and any(isinstance(each, NoAuthError) for each in replies):
-            raise Rejected(f"NoAuth: this user has no right to create {queue}")
+            raise Rejected(f"NoAuth: this user has no right to create {queue}", inf)
 
     def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Calls[bool]:
         """Whether the lock is held, so that a try has to give up. Some of these places may be of
@@ -197,7 +198,7 @@ class Locks:
         if claim.doubtful:
             yield from self._find(claim)
         if claim.place and request.ttl > claim.session.ttl:
-            yield from self._replace(claim, request.ttl)
+            yield from self._move(claim, request.ttl)
         if claim.doubtful or not claim.place:
             return NOT_YOURS
         session = claim.session
@@ -210,13 +211,14 @@ class Locks:
             return DONE
         return NOT_YOURS
 
-    def _replace(self, claim: Claim, ttl: float) -> Calls[None]:
+    def _move(self, claim: Claim, ttl: float) -> Calls[None]:
         """Replace the place by one of another session, with the same number, so that no other place
         comes between. It stays in doubt if it was gone."""
         session = self._sessions.of(ttl)
         yield Send(session, [])  # connected, from here on
         if session.ttl < ttl:
-            raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
+            why = f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout"
+            raise Rejected(why, inf)
         old, owner = claim.place, session.id
         name = commands.name_of(owner, claim.holder, commands.number_of(old), claim.shares)
         place = f"{self._tree.queue(claim.key)}/{name}"

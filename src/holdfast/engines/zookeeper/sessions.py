@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from holdfast.core.effects import Sleep
 from holdfast.core.ports import Clock
+from holdfast.engines.queue import Rejected
 from holdfast.engines.zookeeper.commands import Call, sync
 from holdfast.engines.zookeeper.connection import Connection, Servers
 
@@ -130,7 +131,7 @@ class Session:
             self._connection.start_async()
         except RuntimeError as error:  # no thread can be started
             self._connection.end(0.0)
-            raise Rejected(str(error), heals_in=None) from error
+            raise Rejected(str(error)) from error
 
     @property
     def last_error(self) -> str:
@@ -224,14 +225,6 @@ class Send(NamedTuple):
 Calls: TypeAlias = Generator[Send | Sleep, list[Any], T]
 """An exchange with the servers. It is sent the replies: a result, or one of the errors that are
 `ANSWERS`. It is closed in the middle if there is no reply."""
-
-
-class Rejected(Exception):
-    """The request is refused; the text is the reason."""
-
-    def __init__(self, why: str, heals_in: float | None = inf) -> None:
-        super().__init__(why)
-        self.heals_in = heals_in
 
 
 class Sessions:

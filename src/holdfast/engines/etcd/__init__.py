@@ -1,7 +1,17 @@
 """etcd v3: a queue of keys for each lock; the first one holds the lock, or the first of a kind.
 
-A URL names the members of the cluster. `commands` has what is sent to them, `locks` and `inspect`
-the exchanges, and `threads` the store; under asyncio, worker threads use that.
+A URL names the members of the cluster. `engines.zookeeper` has the same files for the same things:
+
+    commands     keys, and the calls to the servers; `protocol` has etcd's messages
+    registry     what a client has on the servers: its sessions, and a claim for each holder
+    locks        acquire, extend and release
+    inspect      inspect and break locks; read and write cells
+    exchanges    which of these exchanges answers which request, and with which server
+    connection   channels to the servers, and what their errors mean
+    waiters      which waiter is woken when which key is deleted
+    threads      the store, which sends; under asyncio, worker threads use it
+
+`engines.queue` has the rules of a queue: also what becomes of the place of a waiter that died.
 """
 
 from functools import cache, partial

@@ -1,7 +1,17 @@
 """ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`, or `zookeepers://` for TLS.
 
-`commands` has what is sent to the servers, `locks` and `inspect` the exchanges with them, and
-`threads` the store; under asyncio, worker threads use that.
+`engines.etcd` has the same files for the same things:
+
+    commands     names of nodes, and the calls to the servers
+    sessions     one for each ttl, and how long it lives at least
+    registry     what a client has on the servers: a claim for each holder; which waiter is woken
+    locks        acquire, extend and release
+    inspect      inspect and break locks; read and write cells
+    exchanges    which of these exchanges answers which request, and what runs it
+    connection   kazoo's client, and what it does not offer; `promise` has its results
+    threads      the store, which waits; under asyncio, worker threads use it
+
+`engines.queue` has the rules of a queue: also what becomes of the place of a waiter that died.
 """
 
 import re

@@ -139,21 +139,13 @@ class Connections:
     def __init__(self, cluster: Cluster, emit: Callable[[Event], None]) -> None:
         self.cluster, self._emit = cluster, emit
         self.login = commands.log_in(cluster.user, cluster.password)
-        self._begin()
-
-    def _begin(self) -> None:
         self.closed = False
         self._open: dict[tuple[str, bool], Connection] = {}
         """By name, and whether it is the main thread's."""
         self._failed: set[str] = set()
         """The endpoints that did not answer the last time."""
-        self.order = list(self.cluster.endpoints)
+        self.order = list(cluster.endpoints)
         self.logged_in("")
-
-    def forget(self) -> None:
-        """In a forked child: the channels are the parent's."""
-        keep_forever(*self._take_all())
-        self._begin()
 
     @property
     def current(self) -> Connection:
@@ -212,9 +204,6 @@ class Connections:
     def close(self) -> list[Connection]:
         """Open no more; gives all connections, to be closed."""
         self.closed = True
-        return self._take_all()
-
-    def _take_all(self) -> list[Connection]:
         connections, self._open = self._open, {}
         return list(connections.values())
 

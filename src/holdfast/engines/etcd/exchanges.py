@@ -107,11 +107,6 @@ class Exchanges:
         revoke = partial(self._locks.revoke, self.registry.take_all())
         return self._exchange(revoke, self.clock() + CLOSE_WITHIN)
 
-    def forget(self) -> None:
-        """In a forked child: everything is the parent's."""
-        self.registry.begin()
-        self.watches.begin()
-
     def _exchange(
         self, begin: Callable[[], Calls[T]], until: float, *, once: bool = False
     ) -> Effects[T | Failed]:

@@ -125,11 +125,6 @@ class Registry:
         randbits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self._host, self.claims, self._randbits = host, claims, randbits
-        self.begin()
-
-    def begin(self) -> None:
-        """With nothing; as a forked child must, since everything is the parent's."""
-        self.claims.clear()
         self._by_ttl: dict[int, Session] = {}
         self._sessions: dict[Session, None] = {}
         self._numbers: dict[str, set[int]] = {}

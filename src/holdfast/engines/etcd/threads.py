@@ -37,11 +37,12 @@ class EtcdStore:
 
     def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
         self._clock = host.clock
-        self._connections = Connections(cluster, host.emit)
-        self._exchanges = Exchanges(self._connections, host, claims)
+        self._cluster, self._host, self._claims = cluster, host, claims
         self._begin()
 
     def _begin(self) -> None:
+        self._connections = Connections(self._cluster, self._host.emit)
+        self._exchanges = Exchanges(self._connections, self._host, self._claims)
         self._closing = False
         self._watcher: Watcher | None = None
         """The last one; it may be ending, if there are no waiters."""
@@ -68,10 +69,9 @@ class EtcdStore:
             connection.channel.close()
 
     def forget(self) -> None:
-        """In a forked child: the connections are the parent's."""
-        keep_forever(self._watcher)
-        self._connections.forget()
-        self._exchanges.forget()
+        """In a forked child: everything is the parent's, so all is made anew."""
+        keep_forever(self._watcher, self._connections)
+        self._claims.clear()
         self._begin()
 
     def _watch(self) -> bool:

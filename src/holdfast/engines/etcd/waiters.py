@@ -47,10 +47,6 @@ class Watches:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self.begin()
-
-    def begin(self) -> None:
-        """With none; as a forked child must."""
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}
         self._send: Send | None = None

@@ -161,11 +161,6 @@ class Exchanges:
         # Once: a place that is gone the second time was deleted the first time, or was lost before.
         return self._exchange(partial(self._locks.release, claim), until, once=True)
 
-    def forget(self) -> None:
-        """In a forked child: everything is the parent's."""
-        self.sessions.forget()
-        self.registry.begin()
-
     def _lose(self, session: Session) -> None:
         """A session has ended, and with it all its leases."""
         if holders := self.registry.held_in(session):

@@ -67,10 +67,6 @@ class Registry:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self.begin()
-
-    def begin(self) -> None:
-        """There is nothing yet."""
         self._claims: dict[str, Claim] = {}
         self._mutex = threading.Lock()
 

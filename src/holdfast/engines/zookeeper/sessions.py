@@ -240,10 +240,6 @@ class Sessions:
     ) -> None:
         self.terms, self._clock, self._ended = terms, clock, ended
         self._connect, self._chance = connect, chance
-        self.begin()
-
-    def begin(self) -> None:
-        """There is no session yet."""
         self._by_ttl: dict[float, Session] = {}
         self._mutex = threading.Lock()
 
@@ -275,9 +271,3 @@ class Sessions:
         until = self._clock() + CLOSE_WITHIN
         for session in self:
             session.end(max(0.0, until - self._clock()))
-
-    def forget(self) -> None:
-        """In a forked child: they are the parent's."""
-        for session in self:
-            session.forget()
-        self.begin()

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeVar
 
 from holdfast.core.effects import Sleep, perform
@@ -20,10 +21,11 @@ class ZooKeeperStore:
     """One ensemble, for all threads of a client; and the thread that sends the heartbeats."""
 
     def __init__(self, terms: Terms, chroot: str, host: StoreHost) -> None:
-        self._exchanges = Exchanges(terms, chroot, host)
+        self._make_exchanges = partial(Exchanges, terms, chroot, host)
         self._begin()
 
     def _begin(self) -> None:
+        self._exchanges = self._make_exchanges()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
@@ -48,8 +50,9 @@ class ZooKeeperStore:
         self._exchanges.sessions.end()
 
     def forget(self) -> None:
-        """In a forked child: the sessions are the parent's."""
-        self._exchanges.forget()
+        """In a forked child: everything is the parent's, so all is made anew."""
+        for session in self._exchanges.sessions:
+            session.forget()
         self._begin()
 
     def _start_heartbeat(self) -> None:

@@ -120,11 +120,11 @@ class Exchanges:
         `once`: only the first is asked, since what may have been done must not be done again.
         """
         order = self._connections.order
-        queue = deque(order[:1] if once else [*order, order[0]])
+        names = deque(order[:1] if once else [*order, order[0]])
         alone = once or len(order) == 1
         errors = dict[str, str]()
-        while queue and not (errors and self.clock() >= until):
-            name, now = queue.popleft(), self.clock()
+        while names and not (errors and self.clock() >= until):
+            name, now = names.popleft(), self.clock()
             if self._connections.closed:
                 errors[name] = "the client was closed"
                 break
@@ -140,8 +140,8 @@ class Exchanges:
                 self._connections.answered(connection)
                 return result
             self._connections.failed(connection, errors[name])
-            if electing and not once and name not in queue:
-                queue.append(name)
+            if electing and not once and name not in names:
+                names.append(name)
             if electing or alone:
                 yield Sleep(min(self.clock() + PAUSE, until))
         return Failed(tuple(errors.items()))

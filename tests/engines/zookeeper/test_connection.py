@@ -85,8 +85,18 @@ HANDLER = {
     "_write_sock",
 }
 OURS = {
-    *("_acl", "_context", "_enqueue", "_opened", "_opening", "_promise", "_servers", "_shortest"),
-    *("_shortest_session", "_wake"),
+    *(
+        "_acl",
+        "_context",
+        "_ending",
+        "_enqueue",
+        "_opened",
+        "_opening",
+        "_promise",
+        "_servers",
+        "_shortest",
+    ),
+    *("_request_end", "_shortest_session", "_stop", "_wake"),
 }
 
 
@@ -139,6 +149,25 @@ def test_where_no_thread_can_be_started_there_is_no_session(
         assert isinstance(answer, Granted)
     finally:
         store.close()
+
+
+def test_where_no_thread_can_be_started_a_session_ends_all_the_same(
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store = open_engine(urlsplit(server.url), {}).connect(host)
+    [answer] = store.ask([Acquire("ended", "ann", 600)], clock() + 10)
+    assert isinstance(answer, Granted)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(threading.Thread, "start", refuse)
+        store.close()
+    other = open_engine(urlsplit(server.url), {}).connect(host)
+    [answer] = other.ask([Acquire("ended", "ben", 600)], clock() + 10)
+    other.close()
+    assert isinstance(answer, Granted), "it was left to end by itself"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -165,6 +166,7 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
         )
         self.last_error = ""
         """Why the last try to connect failed; empty if it did not."""
+        self._ending: threading.Thread | None = None
         retry: Any = self._connection.retry_sleeper
         self._connection: Any = _Handler(self, retry, shortest, opening, opened)
 
@@ -200,24 +202,31 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
                 # Not that of TLS, which would send a message, and take the keys from a reader.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def request_end(self) -> None:
-        """Have kazoo's thread close the session, and end."""
-        if not self._stopped.is_set():
-            self._stopped.set()
-            self._enqueue(CloseInstance, None)
+    def begin_end(self) -> None:
+        """Begin to close the session, and the connection: in a thread, since to join those of kazoo
+        may take longer than we wait."""
+        if self._ending is None:
+            ending = threading.Thread(target=self._stop, name="holdfast-close", daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread can be started
+                ending.start()
+                self._ending = ending
 
     def end(self, timeout: float) -> None:
-        """Close the session, if the server answers in time, and the connection in any case. kazoo's
-        own waits for ten seconds."""
-        self.request_end()
-        stopped = self._connection.connection_stopped
-        if not stopped.wait(timeout):
-            self.cut()
-            stopped.wait(CUT_WITHIN)
-        self.handler.stop()
-        if stopped.is_set():
-            self._connection.stop()
-            self.close()
+        """Close the session, if the server answers in time, and the connection in any case."""
+        self.begin_end()
+        if self._ending is None:
+            self._request_end()
+            if not self._connection.connection_stopped.wait(timeout):
+                self.cut()
+            self._stop()
+        else:
+            self._ending.join(timeout)
+            if self._ending.is_alive():
+                self.cut()
+                self._ending.join(CUT_WITHIN)
+                if self._ending.is_alive():
+                    return
+        self.close()
 
     def _call(self, request: Any, async_object: Any) -> Any:
         """Have kazoo's thread send a request. kazoo's own swallows a Ctrl-C here."""
@@ -248,6 +257,16 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
         if wakeup is None:
             raise OSError("the connection was closed")
         wakeup.send(b"\0")
+
+    def _request_end(self) -> None:
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._enqueue(CloseInstance, None)
+
+    def _stop(self) -> None:
+        self._request_end()
+        self.handler.stop()
+        self._connection.stop()
 
     def forget(self) -> None:
         """In a forked child: the connection is the parent's, and its threads are not here."""

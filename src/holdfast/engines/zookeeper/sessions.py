@@ -169,9 +169,9 @@ class Session:
         else:
             self.send(sync()).rawlink(lambda result: self._heartbeat_answered(result, now))
 
-    def request_end(self) -> None:
-        """Send the request to end the session."""
-        self._connection.request_end()
+    def begin_end(self) -> None:
+        """Begin to end it, without waiting for that."""
+        self._connection.begin_end()
 
     def end(self, timeout: float = CLOSE_WITHIN) -> None:
         """End the session, and the connection."""
@@ -267,7 +267,7 @@ class Sessions:
     def end(self) -> None:
         """End them all, side by side."""
         for session in self:
-            session.request_end()
+            session.begin_end()
         until = self._clock() + CLOSE_WITHIN
         for session in self:
             session.end(max(0.0, until - self._clock()))

@@ -216,8 +216,8 @@ class TestAnUndeliveredRelease:
                     with pytest.raises(error):
                         await lease.release()
                 line.down = False
-                while await other.inspect("job"):
-                    await asyncio.sleep(0.01)
+                async with other.lock("job"):  # it is free again
+                    pass
 
         asyncio.run(main())
 

@@ -10,10 +10,10 @@ from holdfast.core.messages import Answer, Failed
 from holdfast.core.runtime import Runtime
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
-from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Fault, Refuse
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import Mark, When
+from holdfast.lab.simulator.store import engine
 
 SETUPS = [
     Setup(nodes=1),

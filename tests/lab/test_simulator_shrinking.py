@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from holdfast.cli.lab.simulate import simulate
 from holdfast.core.lease_state import LeaseState
 from holdfast.lab.simulator import Plan, Setup, breaks, draw, shrink
-from holdfast.lab.simulator.campaign import smaller
+from holdfast.lab.simulator.run import smaller
 
 
 def test_a_plan_is_what_is_left_of_it() -> None:

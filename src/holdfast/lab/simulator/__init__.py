@@ -9,21 +9,19 @@ What runs is the code of `core/` itself, and what is sent to the servers are the
 the statements of `engines.sql.postgres`.
 
 plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
-run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
+run.py       plays a plan, or many, and shrinks one that fails
 driver.py    virtual time, and the algorithms in progress on it
 client.py    a client, which performs their effects, and can be paused
 network.py   messages: late, held up, lost
 server.py    a server that can freeze, crash and restart
 store.py     the store of a client: its links to the servers, and what it does over them
 redis/  etcd/  zookeeper/  sql/
-             the server, its data and the store of each engine, and what runs are like with it
-             (`engines.py`)
+             the store of each engine, the server and its data, and what runs are like with it
 observer.py  checks each step of a turn; `record.py` keeps the history
 """
 
-from holdfast.lab.simulator.campaign import Tally, breaks, campaign, shrink
 from holdfast.lab.simulator.plan import Plan, Setup, draw
-from holdfast.lab.simulator.run import Run, play
+from holdfast.lab.simulator.run import Run, Tally, breaks, campaign, play, shrink
 
 __all__ = [
     "Plan",

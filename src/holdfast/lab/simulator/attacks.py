@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
-from holdfast.lab.simulator.engines import SimulatedEngine
 from holdfast.lab.simulator.faults import (
     Break,
     Cancel,
@@ -28,6 +27,7 @@ from holdfast.lab.simulator.faults import (
     Reset,
 )
 from holdfast.lab.simulator.record import Mark, When
+from holdfast.lab.simulator.store import SimulatedEngine
 
 OF_VOTES = (Mark.SENT_RAISE, Mark.SENT_REPAIR)
 """Only over a quorum."""

@@ -14,10 +14,10 @@ from holdfast.core.lease_state import TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, ToNode, holder_of
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.engines import SimulatedEngine, engine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
 from holdfast.lab.simulator.server import PRECISION, BaseServer
+from holdfast.lab.simulator.store import SimulatedEngine, engine
 
 RETRY = 0.1
 

@@ -13,9 +13,9 @@ from holdfast.lab.simulator.attacks import (
     OVER_A_QUORUM,
     Target,
 )
-from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
+from holdfast.lab.simulator.store import engine
 
 
 @dataclass(frozen=True, slots=True)

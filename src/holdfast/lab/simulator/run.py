@@ -1,10 +1,17 @@
-"""One run of a plan: servers, clients and their tasks, a network, and the faults between them."""
+"""One run of a plan: servers, clients and their tasks, a network, and the faults between them.
+
+At the end: runs of many seeds on many cores, and the smallest part of a plan that still fails.
+"""
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+from multiprocessing import get_context
 from random import Random
+from typing import Self
 
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
@@ -16,13 +23,12 @@ from holdfast.lab.checkers import disorder, overlaps, unnotified
 from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import CancelledError, Timeline
-from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.network import LATEST, Network, Wire
 from holdfast.lab.simulator.observer import Observer, Turn
-from holdfast.lab.simulator.plan import Plan, Section, Task
+from holdfast.lab.simulator.plan import Plan, Section, Setup, Task, draw
 from holdfast.lab.simulator.record import Record
-from holdfast.lab.simulator.store import Scene
+from holdfast.lab.simulator.store import Scene, engine
 
 TELL_WITHIN = 0.02
 """How late a holder may learn that its lease has expired."""
@@ -242,3 +248,75 @@ def _leave(
     if was_lost and not reported and error is None:
         observer.find("loss not reported", "left a lost lease without an error", client.name)
     observer.left(turn, lease, lost=reported or was_lost)
+
+
+def breaks(label: str) -> Callable[[Plan], bool]:
+    """A test whether a plan still breaks this promise."""
+    return lambda plan: any(finding.label == label for finding in play(plan).findings)
+
+
+def smaller(plan: Plan) -> Iterator[Plan]:
+    """The same without one of its faults, or without one of several tasks."""
+    faults, tasks = plan.faults, plan.tasks
+    for at in range(len(faults)):
+        yield replace(plan, faults=faults[:at] + faults[at + 1 :])
+    for at in range(len(tasks) if len(tasks) > 1 else 0):
+        yield replace(plan, tasks=tasks[:at] + tasks[at + 1 :])
+
+
+def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
+    """The smallest part of a plan that still fails: nothing more can be left out."""
+    while (part := next(filter(still, smaller(plan)), None)) is not None:
+        plan = part
+    return plan
+
+
+BLOCK = 100
+"""How many seeds a process plays before it reports."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of some seeds."""
+
+    seeds: int = 0
+    grants: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    broken: Counter[str] = field(default_factory=Counter)
+    """In how many seeds each thing went wrong."""
+    failed: list[int] = field(default_factory=list)
+    """The seeds that failed."""
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        broken = Counter({finding.label for finding in run.findings})
+        return cls(1, run.grants, run.faults, broken, [run.plan.seed] if broken else [])
+
+    def add(self, other: "Tally") -> None:
+        self.seeds += other.seeds
+        self.grants += other.grants
+        self.faults.update(other.faults)
+        self.broken.update(other.broken)
+        self.failed = sorted(self.failed + other.failed)
+
+
+def campaign(
+    seeds: Sequence[int], setup: Setup, report: Callable[[Tally], None] = lambda tally: None
+) -> Tally:
+    """Play them all, on all cores if they are many. `report` gets the tally as it grows."""
+    blocks = [seeds[first : first + BLOCK] for first in range(0, len(seeds), BLOCK)]
+    if len(blocks) == 1:
+        return _play(setup, seeds)
+    total = Tally()
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_play, setup, block) for block in blocks]):
+            total.add(done.result())
+            report(total)
+    return total
+
+
+def _play(setup: Setup, seeds: Sequence[int]) -> Tally:
+    tally = Tally()
+    for seed in seeds:
+        tally.add(Tally.of(play(draw(seed, setup))))
+    return tally

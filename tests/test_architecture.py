@@ -153,7 +153,7 @@ def test_import_holdfast_imports_no_engine_and_no_asyncio() -> None:
     assert not any(name.startswith("holdfast.engines.") for name in loaded)
 
 
-@pytest.mark.parametrize("module", ["run", "elect", "operate", "doctor"])
+@pytest.mark.parametrize("module", ["run", "elect", "operate"])
 def test_the_help_of_a_command_imports_no_client(module: str) -> None:
     code = f"import sys, holdfast.cli.{module}; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

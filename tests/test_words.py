@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast.cli.app import Lazy, holdfast
+from holdfast.cli import Lazy, holdfast
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

@@ -17,7 +17,7 @@ from typing import IO, Any, TypeVar
 
 import pytest
 
-from holdfast.cli.app import main
+from holdfast.cli import main
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def end_session(leader: int) -> None:
 EACH = """
 import json, os, sys
 import holdfast.cli.hold, holdfast.cli.operate, holdfast.cli.run, holdfast.engines.sql.sqlite
-from holdfast.cli.app import main
+from holdfast.cli import main
 for args in json.loads(sys.argv[1]):
     out, err = os.pipe(), os.pipe()
     if not os.fork():

@@ -79,7 +79,7 @@ def test_an_unknown_scenario_or_variant_is_a_usage_error(holdfast: Holdfast) -> 
 WRONG = """
 import sys
 from dataclasses import replace
-from holdfast.cli.app import main
+from holdfast.cli import main
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 
 deadlock = SCENARIOS["deadlock"]

@@ -243,10 +243,10 @@ import sys
 import holdfast
 from holdfast.cli.child import Child
 from holdfast.cli.hold import Request, _Run
-from holdfast.cli.output import Output
+from holdfast.cli.console import Output
 from holdfast.cli.signals import Signals
 from holdfast.cli.supervise import LossRule, Supervisor
-from holdfast.cli.terminal import Terminal
+from holdfast.cli.signals import Terminal
 
 with Child(("sleep", "600")) as child, Signals() as signals:
     with holdfast.Client("memory://") as client:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as library
-from holdfast.cli.output import duration
+from holdfast.cli.console import duration
 from holdfast.lab.servers.redis import RedisServer
 
 from .console import console

@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 from holdfast.cli.child import Ended
+from holdfast.cli.console import Output
 from holdfast.cli.hold import _Run
-from holdfast.cli.output import Output
 from holdfast.cli.supervise import LossRule, Supervisor
 
 

@@ -20,7 +20,7 @@ from textual.widgets import Input
 
 from holdfast import Client, LockLost
 from holdfast.breaking import Audit
-from holdfast.cli.watch.app import View
+from holdfast.cli.watch import View
 from holdfast.cli.watch.table import Row
 from holdfast.lab.servers.redis import RedisServer
 

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.cli.lab.model import _chosen, model
+from holdfast.cli.lab.simulate import _chosen, model
 from holdfast.lab.model.variants import ALGORITHM, VARIANTS, WRONG
 
 

@@ -1400,7 +1400,7 @@ PLANTED = [
     # watch
     Mutant(
         "watch: it breaks other holders than the one that is shown",
-        "cli/watch/app.py",
+        "cli/watch/__init__.py",
         "holders=[holder], **record",
         "**record",
         WATCH,
@@ -1421,14 +1421,14 @@ PLANTED = [
     ),
     Mutant(
         "watch: an engine that does not answer delays the end",
-        "cli/watch/app.py",
-        "exits.leave_at_once(view.return_code or 0)",
+        "cli/watch/__init__.py",
+        "console.leave_at_once(view.return_code or 0)",
         "sys.exit(view.return_code or 0)",
         "tests/cli/test_watch.py -k ends_at_once",
     ),
     Mutant(
         "watch: it ends before a break is written down",
-        "cli/watch/app.py",
+        "cli/watch/__init__.py",
         "        view.finish_breaks()\n",
         "",
         "tests/cli/test_watch.py -k under_way",
@@ -1443,8 +1443,8 @@ PLANTED = [
     ),
     Mutant(
         "doctor: a critical finding is a warning",
-        "cli/doctor.py",
-        '    if "critical" in found:\n        click.get_current_context().exit(exits.CRITICAL)\n',
+        "cli/operate.py",
+        '    if "critical" in found:\n        click.get_current_context().exit(console.CRITICAL)\n',
         "",
         "tests/cli/test_doctor.py",
     ),
@@ -1458,14 +1458,14 @@ PLANTED = [
     # the command line
     Mutant(
         "cli: a lock that is held is exit code 0",
-        "cli/exits.py",
+        "cli/console.py",
         "CONFLICT = 75",
         "CONFLICT = 0",
         CLI,
     ),
     Mutant(
         "cli: a lost lease is exit code 0",
-        "cli/exits.py",
+        "cli/console.py",
         "LOST = 70",
         "LOST = 0",
         "tests/cli/test_loss.py tests/cli/test_exit_codes.py",
@@ -1607,15 +1607,15 @@ PLANTED = [
     Mutant(
         "cli: elect ends after a loss",
         "cli/hold.py",
-        "(exits.NOT_EXECUTABLE, exits.NOT_FOUND) and not self.child.executed",
-        "(exits.NOT_EXECUTABLE, exits.NOT_FOUND, exits.LOST)",
+        "(console.NOT_EXECUTABLE, console.NOT_FOUND) and not self.child.executed",
+        "(console.NOT_EXECUTABLE, console.NOT_FOUND, console.LOST)",
         ELECT,
     ),
     Mutant(
         "cli: elect ends with its command",
         "cli/elect.py",
         "or stuck[0]:",
-        "or code != exits.LOST:",
+        "or code != console.LOST:",
         ELECT,
     ),
     Mutant(

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
-from holdfast.cli import exits
+from holdfast.cli import console
 from holdfast.cli.signals import all_signals_blocked
 
 _OPEN = b"open"
@@ -140,7 +140,7 @@ def _wait_at_gate(
     argv: tuple[str, ...], gate: int, executed: mmap.mmap, mask: set[signal.Signals], holdfast: int
 ) -> NoReturn:
     """The forked process: wait until the gate opens, then execute the command."""
-    code = exits.NOT_EXECUTABLE
+    code = console.NOT_EXECUTABLE
     try:
         os.setpgid(0, 0)
         die_with(holdfast)
@@ -157,7 +157,7 @@ def _wait_at_gate(
     except BaseException as error:  # noqa: BLE001 - must not return into holdfast
         executed[0] = False
         if isinstance(error, FileNotFoundError):
-            code = exits.NOT_FOUND
+            code = console.NOT_FOUND
         _complain(argv[0], error)
     finally:
         os._exit(code)

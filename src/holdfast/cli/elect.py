@@ -21,11 +21,11 @@ from typing import Any
 
 import click
 
-from holdfast.cli import exits
+from holdfast.cli import console
 from holdfast.cli.child import die_with
+from holdfast.cli.console import Output
 from holdfast.cli.hold import Request, run_locked
 from holdfast.cli.http import listen, serve
-from holdfast.cli.output import Output
 from holdfast.cli.run import RunCommand, command_argument, name_argument, read_request, supervision
 from holdfast.cli.signals import ENDING, FORWARDED
 
@@ -107,7 +107,7 @@ def lead_forever(request: Request, http: str | None, output: Output) -> int:
             code, sent = _forward_until_its_end(_fork(term), server, heeded)
             if server and not stuck[0] and _has_ended(server):
                 output.error("the HTTP server has ended, and so does this candidate")
-                return exits.UNAVAILABLE
+                return console.UNAVAILABLE
             if sent & _FINAL or -code in sent or stuck[0]:
                 return code
             end = f"exit code {code}" if code >= 0 else f"signal {-code}"
@@ -151,14 +151,14 @@ def _fork(work: Callable[[], int]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        code = exits.UNAVAILABLE
+        code = console.UNAVAILABLE
         try:
             die_with(parent)
-            code = exits.code_of(work)
+            code = console.code_of(work)
             if code < 0:
-                exits.leave(code)
+                console.leave(code)
         except BaseException:  # noqa: BLE001 - must not return into the parent's code
             traceback.print_exc()
         finally:
-            exits.leave_at_once(code if code >= 0 else exits.UNAVAILABLE)
+            console.leave_at_once(code if code >= 0 else console.UNAVAILABLE)
     return pid

@@ -16,18 +16,17 @@ from typing import Any, TypeAlias
 import click
 
 import holdfast
-from holdfast.cli import exits
+from holdfast.cli import console
 from holdfast.cli.child import Child
+from holdfast.cli.console import Output
 from holdfast.cli.options import (
     OnLost,
     bad_arguments_are_usage_errors,
     describe_holders,
     open_client,
 )
-from holdfast.cli.output import Output
-from holdfast.cli.signals import Signals, all_signals_blocked
+from holdfast.cli.signals import Signals, Terminal, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
-from holdfast.cli.terminal import Terminal
 from holdfast.cli.waiting import WaitingLine, first_held
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
@@ -46,7 +45,7 @@ class Request:
     on_lost: OnLost
     kill_after: float | None
     timeout: float | None = None
-    conflict_exit_code: int = exits.CONFLICT
+    conflict_exit_code: int = console.CONFLICT
     min_hold: float = 0.0
     value: str | None = None
     """What a leader publishes; None: this is no election."""
@@ -115,7 +114,7 @@ class _Run:
         if self.child.executed:  # else another host may run it
             self._keep(lease, release_at)
         self._release(lease)
-        if code in (exits.NOT_EXECUTABLE, exits.NOT_FOUND) and not self.child.executed:
+        if code in (console.NOT_EXECUTABLE, console.NOT_FOUND) and not self.child.executed:
             raise click.exceptions.Exit(code)
         return code
 
@@ -197,7 +196,7 @@ class _Run:
             self.output.without_waiting(),
         )
         if not supervisor.may_start():
-            return exits.LOST
+            return console.LOST
         try:
             self.terminal.lend(self.child.pid)
             self.child.start(self._environment(lease))

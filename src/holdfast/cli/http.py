@@ -15,10 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import click
 
 import holdfast
-from holdfast.cli import exits
+from holdfast.cli import console
+from holdfast.cli.console import Output
 from holdfast.cli.hold import Request
 from holdfast.cli.options import label_as_dict, open_client
-from holdfast.cli.output import Output
 
 KEEP_ALIVE = 15.0
 """Seconds after which an idle stream gets a comment, so that proxies do not close it."""
@@ -139,4 +139,4 @@ def serve(listener: socket.socket, request: Request, output: Output) -> int:
         shown = f"[{host}]" if ":" in host else host
         output.note(f"answering on http://{shown}:{port}/ who leads {request.name!r}")
         server.serve_forever()
-    return exits.UNAVAILABLE
+    return console.UNAVAILABLE

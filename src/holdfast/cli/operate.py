@@ -1,5 +1,6 @@
-"""`holdfast ls`, `show`, `break` and `ddl`: list the held locks, show one, break one; print the DDL
-of the tables, for migrations."""
+"""`holdfast ls`, `show`, `break`, `ddl` and `doctor`: list the held locks, show one, break one;
+print the DDL of the tables, for migrations; examine the servers, and say what the guarantees are
+worth here."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -14,7 +16,8 @@ from pathlib import Path
 import click
 
 import holdfast
-from holdfast.cli import exits
+from holdfast.cli import console
+from holdfast.cli.console import duration, time_left
 from holdfast.cli.options import (
     audit_log_option,
     bad_arguments_are_usage_errors,
@@ -27,8 +30,8 @@ from holdfast.cli.options import (
     open_client,
     url_option,
 )
-from holdfast.cli.output import duration, printable, time_left
 from holdfast.monitor import kind_of
+from holdfast.options import printable
 
 
 @click.command("ls")
@@ -65,7 +68,7 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
     else:
         click.echo(f"{printable(name)} is free")
     if info is None:
-        click.get_current_context().exit(exits.FREE)
+        click.get_current_context().exit(console.FREE)
 
 
 @click.command("break")
@@ -129,7 +132,7 @@ def break_lock(
     else:
         click.echo(f"{printable(name)} is {outcome}")
     if not broken:
-        click.get_current_context().exit(exits.FREE)
+        click.get_current_context().exit(console.FREE)
 
 
 @click.command("ddl")
@@ -218,3 +221,57 @@ def _member_as_dict(member: holdfast.Member) -> dict[str, object]:
 
 def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+_COLOURS = {"critical": "red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command("doctor")
+@click.argument("url", required=False)
+@click.option("--fix-hints", is_flag=True, help="Print only what is to be done about it.")
+@json_option
+def doctor(url: str | None, fix_hints: bool, as_json: bool) -> None:
+    """Examine the servers of URL, and try locks on them. Default: $HOLDFAST_URL, else an SQLite
+    file in your state folder.
+
+    Exit code 0: nothing but notes; 1: warnings; 2: locks do not work, or do not exclude each other.
+    """
+    with open_client(url) as client, bad_arguments_are_usage_errors():
+        findings = client.diagnose()
+    if as_json:
+        dicts = [asdict(finding) for finding in findings]
+        about = {"engine": client.guarantees.engine, "broken_by": client.guarantees.broken_by}
+        click.echo(json.dumps({"url": client.url, **about, "findings": dicts}, indent=2))
+    elif fix_hints:
+        for finding in findings:
+            if finding.mend:
+                click.echo(printable(f"{finding.where}: {finding.mend}"))
+    else:
+        _print_findings(client.url, client.guarantees, findings)
+    found = {finding.severity for finding in findings}
+    if "critical" in found:
+        click.get_current_context().exit(console.CRITICAL)
+    if "warning" in found:
+        click.get_current_context().exit(console.WARNINGS)
+
+
+def _print_findings(
+    url: str, guarantees: holdfast.Guarantees, findings: list[holdfast.Finding]
+) -> None:
+    click.secho(printable(url), bold=True)
+    click.echo(f"{guarantees.engine}: one holder {guarantees.exclusion}")
+    for finding in findings:
+        severity = click.style(f"{finding.severity:<8}", fg=_COLOURS[finding.severity])
+        click.echo(f"\n{severity}  {printable(f'{finding.where}: {finding.what}')}")
+        if finding.why:
+            click.echo(f"          {printable(finding.why)}")
+        if finding.mend:
+            click.echo(f"          -> {printable(finding.mend)}")
+    counts = dict.fromkeys(_COLOURS, 0)
+    for finding in findings:
+        counts[finding.severity] += 1
+    critical, warnings, notes = counts.values()
+    click.echo(f"\ncritical: {critical}, warnings: {warnings}, notes: {notes}")
+    click.echo("What can break the promise all the same:")
+    for reason in guarantees.broken_by:
+        click.echo(f"- {reason}")

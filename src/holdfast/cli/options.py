@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 import holdfast
-from holdfast.cli import exits
-from holdfast.cli.output import Output, printable, show_log
+from holdfast.cli import console
+from holdfast.cli.console import Output, show_log
+from holdfast.options import printable
 
 if TYPE_CHECKING:
     from holdfast.breaking import Audit
@@ -69,7 +70,7 @@ def open_client(url: str | None, output: Output | None = None) -> Iterator[holdf
             yield client
     except holdfast.EngineUnavailable as error:
         output.error(str(error))
-        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+        raise click.exceptions.Exit(console.UNAVAILABLE) from error
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from holdfast.cli import exits
+from holdfast.cli import console
+from holdfast.cli.console import Output
 from holdfast.cli.hold import Request, run_locked
 from holdfast.cli.options import (
     OnLost,
@@ -17,7 +18,6 @@ from holdfast.cli.options import (
     seconds,
     url_option,
 )
-from holdfast.cli.output import Output
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -161,7 +161,7 @@ HOLDFAST_URL is left as it is.
     "-E",
     "--conflict-exit-code",
     type=click.IntRange(0, 255),
-    default=exits.CONFLICT,
+    default=console.CONFLICT,
     show_default=True,
     metavar="N",
     help="Exit code when another client holds the lock.",

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from math import inf
 
 import holdfast
-from holdfast.cli import exits
+from holdfast.cli import console
 from holdfast.cli.child import Child, Ended
+from holdfast.cli.console import Output
 from holdfast.cli.options import OnLost
-from holdfast.cli.output import Output
-from holdfast.cli.signals import TERMINAL_STOPS, Signals
-from holdfast.cli.terminal import Terminal
+from holdfast.cli.signals import TERMINAL_STOPS, Signals, Terminal
 
 # The lease's clock counts while the machine sleeps, and that of `wait` does not. After a resume a
 # longer wait would end too late.
@@ -179,7 +178,7 @@ class Supervisor:
         if not self._cut_short:
             return code
         self._clear_group()
-        return exits.LOST
+        return console.LOST
 
     def _clear_group(self) -> None:
         """The command has ended because of the lease. What it has started must end, too."""

@@ -11,9 +11,10 @@ from contextlib import suppress
 from math import inf
 
 import holdfast
+from holdfast.cli.console import Output, stderr_is_ready
 from holdfast.cli.options import describe_holders
-from holdfast.cli.output import Output, printable, stderr_is_ready
 from holdfast.cli.signals import all_signals_blocked
+from holdfast.options import printable
 
 EVERY = 1.0
 """Seconds between two looks; the first comes after as many."""

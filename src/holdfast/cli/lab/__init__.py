@@ -11,9 +11,8 @@ from io import TextIOWrapper
 
 import click
 
-from holdfast.cli import exits
-from holdfast.cli.app import Commands, Lazy
-from holdfast.cli.output import Output
+from holdfast.cli import Commands, Lazy, console
+from holdfast.cli.console import Output
 from holdfast.lab.pictures.text import Terminal
 from holdfast.lab.servers.process import ProgramMissing, ServerFailed
 
@@ -24,7 +23,7 @@ _TABLE = [
     Lazy(
         "simulate", "lab.simulate.simulate", "Play thousands of runs on virtual time.", extra="lab"
     ),
-    Lazy("model", "lab.model.model", "Check a quorum exhaustively.", extra="lab"),
+    Lazy("model", "lab.simulate.model", "Check a quorum exhaustively.", extra="lab"),
 ]
 
 
@@ -71,7 +70,7 @@ def missing_programs_are_told() -> Iterator[None]:
         yield
     except (ProgramMissing, ServerFailed) as error:
         Output().error(str(error))
-        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+        raise click.exceptions.Exit(console.UNAVAILABLE) from error
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdfast"):
             raise
@@ -80,4 +79,4 @@ def missing_programs_are_told() -> Iterator[None]:
         Output().error(
             f"this needs {error.name}, which is not installed: pip install 'holdfast[{extras}]'"
         )
-        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+        raise click.exceptions.Exit(console.UNAVAILABLE) from error

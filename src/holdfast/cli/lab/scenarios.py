@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import click
 
-from holdfast.cli import exits
+from holdfast.cli import console
+from holdfast.cli.console import Output
 from holdfast.cli.lab import missing_programs_are_told, terminal
-from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
 from holdfast.lab.pictures.text import Steps, Terminal, as_text
@@ -73,7 +73,7 @@ def demo() -> None:
 
 def _conclude(outcomes: Iterable[Outcome]) -> None:
     if not all(outcome.as_expected for outcome in outcomes):
-        raise click.exceptions.Exit(exits.UNEXPECTED)
+        raise click.exceptions.Exit(console.UNEXPECTED)
 
 
 def _choose(name: str, variant: str | None) -> list[tuple[Scenario, Variant]]:

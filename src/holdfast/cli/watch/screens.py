@@ -15,11 +15,12 @@ from textual.widgets import Footer, Input, Static
 
 from holdfast import Finding, NodeInfo
 from holdfast.breaking import LIMITS, LONGEST_REASON
+from holdfast.cli.console import duration, time_left
 from holdfast.cli.operate import facts_of
 from holdfast.cli.options import describe_holder
-from holdfast.cli.output import duration, printable, time_left
 from holdfast.cli.watch.table import Row
 from holdfast.monitor import Watched
+from holdfast.options import printable
 
 _FACT, _WARNING = "cyan", "bold yellow"
 _SEVERITIES = {"critical": "red", "warning": "yellow", "note": "cyan"}

@@ -14,9 +14,10 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
 from holdfast import LeaseInfo, Member
+from holdfast.cli.console import duration
 from holdfast.cli.options import describe_holder
-from holdfast.cli.output import duration, printable
 from holdfast.monitor import Seen, Watched, kind_of
+from holdfast.options import printable
 
 SAMPLE = 100
 """About how many rows say how wide the columns must be."""

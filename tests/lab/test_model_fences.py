@@ -10,6 +10,7 @@ from itertools import product
 
 import pytest
 
+from holdfast.lab.model import Judge, explore
 from holdfast.lab.model.fences import (
     COMMITTED,
     Attempt,
@@ -20,7 +21,6 @@ from holdfast.lab.model.fences import (
     holders_agree,
 )
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Judge, explore
 from holdfast.lab.model.variants import VARIANTS, median
 
 RULES = Rules()

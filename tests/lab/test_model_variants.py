@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.lab.model import explore
 from holdfast.lab.model.exclusion import HOLDING, OVER, State
-from holdfast.lab.model.search import explore
 from holdfast.lab.model.variants import ALGORITHM, VARIANTS, WRONG
 
 STATES = {

@@ -18,11 +18,10 @@ from holdfast.lab.checkers import NOT_GRANTED, TWO_HOLDERS, UNCHECKED_WRITE
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.pictures.text import Steps, Terminal
 from holdfast.lab.scenarios import client_process
-from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 from holdfast.lab.scenarios.client_process import FENCED, PLAIN, Recipe, Registers, Role, Worker
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant, run
-from holdfast.lab.scenarios.stage import Stage
+from holdfast.lab.scenarios.stage import Stage, StageFailed
 
 IN_DETAIL = [
     ("pause", "writes-on"),

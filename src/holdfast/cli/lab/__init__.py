@@ -53,13 +53,7 @@ def terminal() -> Terminal:
     return Terminal(max(NARROWEST, min(columns - 1, WIDEST)), colour)
 
 
-EXTRAS = {
-    "grpc": "etcd",
-    "google": "etcd",
-    "google.protobuf": "etcd",
-    "kazoo": "zookeeper",
-    "psycopg": "postgres",
-}
+EXTRAS = {"grpc": "etcd", "google": "etcd", "kazoo": "zookeeper", "psycopg": "postgres"}
 """What only `simulate --engine` needs, and the extra that has it."""
 
 
@@ -72,11 +66,11 @@ def missing_programs_are_told() -> Iterator[None]:
         Output().error(str(error))
         raise click.exceptions.Exit(console.UNAVAILABLE) from error
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("holdfast"):
+        library = (error.name or "").partition(".")[0]
+        if library == "holdfast":
             raise
-        extra = EXTRAS.get(error.name or "")
-        extras = f"lab,{extra}" if extra else "lab"
+        extras = ",".join(filter(None, ("lab", EXTRAS.get(library))))
         Output().error(
-            f"this needs {error.name}, which is not installed: pip install 'holdfast[{extras}]'"
+            f"this needs {library}, which is not installed: pip install 'holdfast[{extras}]'"
         )
         raise click.exceptions.Exit(console.UNAVAILABLE) from error

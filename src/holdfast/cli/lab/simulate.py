@@ -12,7 +12,7 @@ import click
 from holdfast.cli import console
 from holdfast.cli.lab import missing_programs_are_told, terminal
 from holdfast.lab.history import History
-from holdfast.lab.model.search import explore
+from holdfast.lab.model import explore
 from holdfast.lab.model.variants import ALGORITHM, VARIANTS, WRONG
 from holdfast.lab.pictures.text import Steps, as_text
 from holdfast.lab.simulator import (

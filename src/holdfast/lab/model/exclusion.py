@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from holdfast.lab.model import Explorable, put
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Explorable, put
 
 NAMES = "ABCDE"
 SLOTS = 2

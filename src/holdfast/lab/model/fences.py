@@ -33,8 +33,8 @@ from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 from holdfast.core.quorum import fence_of, is_committed
+from holdfast.lab.model import Explorable, put
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Explorable, put
 
 NAMES = "ABCDE"
 

@@ -4,11 +4,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from holdfast.lab.model import exclusion
+from holdfast.lab.model import Explorable, exclusion
 from holdfast.lab.model.exclusion import SLOTS, Exclusion
 from holdfast.lab.model.fences import Model, Rules, Scope
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Explorable
 
 
 def median(counters: Collection[int]) -> int:

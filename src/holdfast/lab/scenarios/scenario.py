@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from holdfast.lab.checkers import NOT_GRANTED, judge
 from holdfast.lab.history import Event, Finding, History
-from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.client_process import PLAIN
-from holdfast.lab.scenarios.stage import Stage
+from holdfast.lab.scenarios.stage import Stage, StageFailed
 
 TOLERANCE = 1.0
 """How late a busy machine may report a loss, in seconds."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import holdfast
 from holdfast.lab.servers.redis import RedisServer
@@ -257,6 +259,26 @@ def test_a_session_that_has_ended(client: holdfast.Client, page: Page) -> None:
         page.shows("No lock is held.")
         page.driver.delete_all_cookies()
         page.shows("Token (from the token file of this server)")
+
+
+def test_a_server_that_does_not_answer(client: holdfast.Client, page: Page) -> None:
+    """The page says so, and asks again: a connection that hangs does not stop it."""
+    application, hung = app(client, token=TOKEN, once=True), threading.Event()
+
+    async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+        while hung.is_set() and scope.get("path") == "/state":  # noqa: ASYNC110 - another thread ends it
+            await asyncio.sleep(0.1)
+        await application(scope, receive, send)
+
+    with serving(application, sometimes) as port:
+        page.driver.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+        page.shows("No lock is held.")
+        hung.set()
+        try:
+            page.shows("no connection to holdfast ui; trying again")
+        finally:
+            hung.clear()
+        page.lacks("no connection to holdfast ui")
 
 
 def test_a_foreign_lock_without_an_end(page: Page) -> None:

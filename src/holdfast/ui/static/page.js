@@ -2,6 +2,7 @@
 "use strict";
 const $ = (id) => document.getElementById(id);
 const ROW = 38, HEAD = 34, EXTRA = 6, SAMPLES = 120;
+const GIVE_UP = 30_000;           // milliseconds without an answer: the server may be gone
 
 let locks = new Map();            // by id: what the server sent
 let order = [];                   // the locks that are shown, sorted
@@ -347,7 +348,8 @@ function receive(data) {
 }
 async function poll() {
   try {
-    const answer = await fetch("state", {headers: {"If-None-Match": version}});
+    const headers = {"If-None-Match": version}, signal = AbortSignal.timeout(GIVE_UP);
+    const answer = await fetch("state", {headers, signal});
     if (answer.status === 401) return location.reload();  // the session has ended
     if (answer.status !== 304) receive(await answer.json());
     version = answer.headers.get("ETag");

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.core.effects import Steps
 from holdfast.core.messages import DONE
 from holdfast.engines.redis.commands import Commands
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
-from holdfast.lab.simulator.faults import Break
+from holdfast.lab.simulator.faults import Break, Cut, Jump, Kill
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 
@@ -65,3 +66,30 @@ def test_a_holder_that_is_not_told_at_its_next_renewal_is_found(
 ) -> None:
     monkeypatch.setattr(Commands, "_read_codes", lambda self, replies: [DONE] * len(replies))
     assert "lease without a quorum" in {each.label for each in broken(SETUPS[0]).findings}
+
+
+UNKNOWN = {
+    "no reply": Cut(When(Mark.START, delay=0.9), 2, (0,), 8.0, to=False),
+    "a client that dies": Kill(When(Mark.START, delay=1.0), 2),
+}
+
+
+@pytest.mark.parametrize("fate", UNKNOWN)
+def test_leases_are_judged_again_some_time_after_a_break_without_an_outcome(
+    monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    def found(*_: object) -> Steps[object]:
+        return "a lease"
+        yield
+
+    monkeypatch.setattr("holdfast.lab.simulator.faults.inspect", found)
+    works = Section(0.0, "job", None, 1.0, True, None, 25.0)
+    slow = Cut(When(Mark.START, delay=0.9), 2, (0,), 2.0)
+    fault = Break(When(Mark.START, delay=0.95), 2, "job", True)
+    leaps = Jump(When(Mark.START, delay=22.0), 0, 60.0)
+    plan = draw(0, Setup(nodes=1, clients=3))
+    tasks = (Task(0, (works,)), Task(1, (replace(works, rest=0.3),)))
+    plan = replace(plan, tasks=tasks, seconds=30.0, tail=0.0)
+    run = play(replace(plan, faults=(slow, fault, UNKNOWN[fate], leaps)))
+    assert [each.label for each in run.findings][:1] == ["lease without a quorum"]
+    assert not play(replace(plan, faults=(slow, fault, UNKNOWN[fate]))).findings

@@ -274,7 +274,6 @@ class Break(Fault):
             yield None
             return
         run.broken_at = min(run.broken_at, run.record.timeline.now)
-        run.breaking += 1
         run.note(client.name, f"breaks {self.name}")
 
         def start() -> None:
@@ -284,13 +283,21 @@ class Break(Fault):
         yield LATEST  # it may be carried out so late, and then another lease is broken
 
     def _break(self, run: "FaultInjector", client: Client) -> Steps[None]:
+        timeline, until = run.record.timeline, inf
         with suppress(EngineUnavailable):
             seen = yield from inspect(client.runtime, "", self.name)
-            if seen is not None:
+            if seen is None:
+                return
+            run.breaking += 1
+            try:
                 holder = "" if self.whole else seen.holder
                 yield from break_lock(client.runtime, "", self.name, holder)
-            run.breaking -= 1
-            run.broken_until = run.record.timeline.now
+                until = timeline.now
+            finally:
+                run.breaking -= 1
+                run.broken_until = max(run.broken_until, until)
+                if until == inf:
+                    run.disturb(LATEST)  # it may be carried out so late
 
 
 class FaultInjector:
@@ -318,9 +325,10 @@ class FaultInjector:
         self.broken_at = inf
         """When an operator first broke a lock: from then on, leases may overlap."""
         self.broken_until = -inf
-        """When the last answer came to a request to break a lock."""
+        """When the last answer came to a request to break a lock; `inf`: one had no answer, and may
+        still be carried out."""
         self.breaking = 0
-        """How many locks are being broken, or may be at any time, since the outcome is unknown."""
+        """How many locks are being broken."""
         self._healed = False
 
     def arm(self, faults: Sequence[Fault]) -> None:

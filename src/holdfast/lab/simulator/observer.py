@@ -354,12 +354,18 @@ class Observer:
 
     def _may_be_broken(self, turn: Turn) -> bool:
         """Whether an operator may have broken the lock since its holder last asked for it."""
-        return bool(self._run.breaking) or turn.counts_from <= self._run.broken_until
+        run, now = self._run, self._timeline.now
+        if run.broken_until == inf and self._is_undisturbed(now):
+            run.broken_until = now  # what had no answer was carried out by now, or is lost
+        return bool(run.breaking) or turn.counts_from <= run.broken_until
 
     def _is_calm(self, since: float) -> bool:
         """Whether no fault can have had an effect since that instant."""
-        calm_from = self._run.disturbed_until + self._plan.max_ttl * 1.2
-        return self._plan.tail == 0 and since > calm_from
+        return self._plan.tail == 0 and self._is_undisturbed(since)
+
+    def _is_undisturbed(self, since: float) -> bool:
+        """The same, but for messages that are late all the time."""
+        return since > self._run.disturbed_until + self._plan.max_ttl * 1.2
 
     def add(self, turn: Turn, kind: Kind, **details: Any) -> None:
         """Something happens to a lock."""

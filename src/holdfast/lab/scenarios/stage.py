@@ -222,8 +222,8 @@ REGISTERS = "registers.db"
 
 
 class Stage:
-    """The servers, clients, files and events of one run; of the former nothing is left afterwards.
-    `show_event` is called with each event."""
+    """The servers, clients and files of one run, of which nothing is left afterwards; and its
+    events. `show_event` is called with each."""
 
     def __init__(self, show_event: Callable[[Event], None]) -> None:
         self._show_event = show_event

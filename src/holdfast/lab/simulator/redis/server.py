@@ -214,12 +214,7 @@ class Scripts:
 
     def _call(self, *words: Any) -> Any:
         """`redis.call`, as a script sees it."""
-        for word in words:
-            if type(word) is not bytes:
-                words = tuple(map(_text, words))
-                break
-        reply = self._perform(words)
-        return reply if type(reply) is bytes or type(reply) is int else self._value(reply)
+        return self._value(self._perform([*map(_text, words)]))
 
     def _value(self, reply: Any) -> Any:
         """What a script is given for a reply."""

@@ -9,7 +9,7 @@ from holdfast.core.messages import DONE
 from holdfast.engines.redis.commands import Commands
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
-from holdfast.lab.simulator.faults import Break, Cut, Jump, Kill
+from holdfast.lab.simulator.faults import Break, Cut, Jump, Kill, Pause
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 
@@ -93,3 +93,15 @@ def test_leases_are_judged_again_some_time_after_a_break_without_an_outcome(
     run = play(replace(plan, faults=(slow, fault, UNKNOWN[fate], leaps)))
     assert [each.label for each in run.findings][:1] == ["lease without a quorum"]
     assert not play(replace(plan, faults=(slow, fault, UNKNOWN[fate]))).findings
+
+
+def test_a_renewal_that_began_before_the_break_may_still_succeed() -> None:
+    """ZooKeeper's looks for the place first, and then waits for a heartbeat."""
+    works = Section(0.0, "job", None, 3.0, True, None, 5.0)
+    plan = draw(0, Setup(nodes=3, clients=1, engine="zookeeper"))
+    for instant in range(20):
+        start = When(Mark.START, delay=0.5)
+        pause = Pause(start, 0, 0.4 + instant / 20, timers_first=False)
+        fault = Break(When(Mark.START, delay=0.6), 0, "job", False)
+        plan = replace(plan, tasks=(Task(0, (works,)),), faults=(pause, fault), tail=0.0)
+        assert play(plan).findings == ()

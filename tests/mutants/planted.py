@@ -1151,6 +1151,13 @@ PLANTED = [
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(
+        "ZooKeeper: a write that was not acknowledged is proof for other leases",
+        "engines/zookeeper/locks.py",
+        "            if session.written_at >= asked_at:",
+        "            if True:",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
         "ZooKeeper: two extensions move a lease at once",
         "engines/zookeeper/locks.py",
         "                if self._registry.begin_extension(claim, extender):",

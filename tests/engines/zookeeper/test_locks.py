@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ class Session:
 
     ttl: float
     id: int
+    writes_at: float = -inf
+    written_at: float = -inf
 
     def is_fresh(self, since: float) -> bool:
         return True
@@ -59,6 +62,8 @@ def claim(registry: Registry) -> Claim:
 @pytest.fixture
 def locks(registry: Registry) -> Locks:
     sessions: Any = Sessions()
+    for session in sessions:
+        session.writes_at = session.written_at = -inf
     return Locks(Tree("/"), sessions, registry, lambda: 0.0, Random(1))
 
 
@@ -78,6 +83,47 @@ def move(locks: Locks, claim: Claim) -> Calls[Answer]:
     assert isinstance(step, Send)
     assert step.session is LONGER
     return steps
+
+
+def together(locks: Locks, claim: Claim, registry: Registry) -> list[Calls[Answer]]:
+    """Two leases of one session are extended: the first is to be written to, and the second looked
+    for."""
+    other = registry.open(Acquire("gate", "ben", 10.0), SHORTER)
+    assert other
+    other.place, other.owner, other.ends_at = f"/gate/{name_of(1, 'ben', 8)}", 1, 10.0
+    renewals = [
+        locks.extend(Extend("job", "ann", 10.0, 7), claim, 0.0),
+        locks.extend(Extend("gate", "ben", 10.0, 8), other, 0.0),
+    ]
+    writing, looking = map(next, renewals)
+    assert isinstance(writing, Send)
+    assert isinstance(looking, Send)
+    assert ([call.by_leader for call in writing.calls], looking.calls[0].by_leader) == (
+        [True],
+        False,
+    )
+    return renewals
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_one_write_is_proof_for_all_leases_of_a_session(
+    locks: Locks, claim: Claim, registry: Registry, is_there: bool
+) -> None:
+    first, second = together(locks, claim, registry)
+    assert end_of(first, [SimpleNamespace()]) == DONE
+    found = [SimpleNamespace()] if is_there else [None]
+    assert end_of(second, found) == (DONE if is_there else NOT_YOURS)
+
+
+def test_a_write_that_was_not_acknowledged_is_no_proof(
+    locks: Locks, claim: Claim, registry: Registry
+) -> None:
+    first, second = together(locks, claim, registry)
+    first.close()
+    step = second.send([SimpleNamespace()])
+    assert isinstance(step, Send)
+    assert step.calls[0].by_leader
+    assert end_of(second, [NoNodeError()]) == NOT_YOURS
 
 
 @pytest.mark.parametrize("was_done", [False, True])

@@ -202,14 +202,29 @@ class Locks:
         if claim.doubtful or not claim.place:
             return NOT_YOURS
         session = claim.session
-        [written] = yield Send(session, [commands.put(claim.place, claim.entry)])
-        if isinstance(written, NoNodeError):
+        if not (yield from self._is_there(claim, asked_at)):
             return NOT_YOURS
         yield from self._ensure_fresh(session, asked_at)
         lives = claim.owner == session.id
         if lives and self._registry.prolong(claim, asked_at + request.ttl, self._clock()):
             return DONE
         return NOT_YOURS
+
+    def _is_there(self, claim: Claim, asked_at: float) -> Calls[bool]:
+        """Whether the place is there, by a server that follows the leader: it has acknowledged a
+        write that was sent since that instant. Of the leases of a session that are extended
+        together, one writes to its place, and the others are looked for behind that."""
+        session = claim.session
+        if session.writes_at >= asked_at:
+            [found] = yield Send(session, [commands.exists(claim.place)])
+            if session.written_at >= asked_at:
+                return found is not None
+        session.writes_at = sent_at = self._clock()
+        [written] = yield Send(session, [commands.put(claim.place, claim.entry)])
+        if isinstance(written, NoNodeError):
+            return False
+        session.written_at = sent_at
+        return True
 
     def _move(self, claim: Claim, ttl: float) -> Calls[None]:
         """Replace the place by one of another session, with the same number, so that no other place

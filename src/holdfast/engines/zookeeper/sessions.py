@@ -112,6 +112,8 @@ class Session:
         """That of the present session; 0 if there is none."""
         self.known_at = -inf
         """The leader knows that this session was alive at this instant, or later."""
+        self.writes_at = self.written_at = -inf
+        """When a renewal was last sent as a write, and when the last one that was acknowledged."""
         self._terms, self._clock, self._ended = terms, clock, ended
         self._mutex = threading.Lock()
         self._answered: deque[tuple[float, float]] = deque()

@@ -1,8 +1,8 @@
 """Requests to an engine, and its answers.
 
-Times are in seconds. `key` is the name with the client's prefix. Messages are never changed. They
-are not frozen all the same, because that would make each cost three times as much (0.6 against
-0.2 µs), and several are made for every acquire.
+Times are in seconds. `key` is the name with the client's prefix. What an engine was asked, or has
+answered, is not changed any more. Messages are not frozen all the same, because that would make
+each cost three times as much (0.6 against 0.2 µs), and several are made for every acquire.
 
 The rules that every engine keeps:
 

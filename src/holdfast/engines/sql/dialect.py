@@ -143,7 +143,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The statements of one kind of database.
+    """The statements of one kind of database. docs/statements/ has each in one piece.
 
     Those that change something give a row if they did. A *state* is (fence if granted else null,
     now, remaining, ttl, holder).

@@ -26,14 +26,7 @@ class Statements(dialect.Statements):
 
     def __init__(self, table: str, *, returns: bool) -> None:
         self.names = names = table_names(table, "`")
-        slots = fill_slots(names, **SLOTS)
-        slots["takes"], slots["state"] = _TAKES.format_map(slots), _STATE.format_map(slots)
-        texts = dict(TEXTS)
-        if returns:
-            bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
-            texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {{state}}"
-            texts["rise"] = bounded + statements.TEXTS["rise"]
-            del texts["verdict"]
+        slots, texts = fill_slots(names, **SLOTS), RETURNING_TEXTS if returns else TEXTS
         text = partial(Text, paramstyle="format")
         self.dialect = make_dialect(slots, text, texts, ("acquire", "rise"))
         self.ddl = DDL.format(**names).strip()
@@ -108,18 +101,16 @@ SLOTS = {
     "listener": "''",
     "can_be_woken": "TRUE",
     "join": "STRAIGHT_JOIN",
-}
-
-_TAKES = """
+    # Whether `acquire` takes over a row that is there.
+    "takes": """
 (holder = VALUES(holder) AND offered OR NOT queued AND (holder IS NULL OR expires <= {now}))
-"""
-"""Whether `acquire` takes over a row that is there."""
-
-_STATE = """
+""",
+    # With names: the server would send each expression's text as its name, and PyMySQL decode it.
+    "state": """
 IF(holder = :holder AND NOT offered, fence, NULL) AS fence,
 {now} AS now, expires - {now} AS remaining, ttl, holder
-"""
-"""With names: the server would send each expression's text as its name, and PyMySQL decode it."""
+""",
+}
 
 TEXTS = {
     "acquire": """
@@ -161,3 +152,11 @@ DELETE w FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
 WHERE m.name = :key
 """,
 }
+
+_BOUNDED = "SET STATEMENT max_statement_time = :lock_wait FOR "
+
+RETURNING_TEXTS = {name: text for name, text in TEXTS.items() if name != "verdict"} | {
+    "acquire": f"{_BOUNDED}{TEXTS['acquire']} RETURNING {{state}}",
+    "rise": _BOUNDED + statements.TEXTS["rise"],
+}
+"""For MariaDB, which knows RETURNING."""

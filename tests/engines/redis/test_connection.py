@@ -277,6 +277,7 @@ FACTS = b"run_id:1\r\nuptime_in_seconds:100"
     ("guarded", "info", "max_ttl", "is_clear"),
     [
         (True, FACTS, b"60000", True),
+        (True, FACTS + b"\r\nexecutable:/opt/caf\xe9", b"60000", True),  # a path of any bytes
         (True, FACTS, None, False),  # another client has just deleted it
         (True, b"run_id:1", b"60000", False),  # a server that keeps some facts to itself
         (True, None, b"60000", False),

@@ -99,12 +99,17 @@ class NodeHandshake(Handshake):
 def facts(reply: Reply) -> dict[str, str]:
     """Names and values, of a reply to INFO or to CONFIG GET; empty if that was refused."""
     if isinstance(reply, bytes):
-        pairs = (line.partition(":") for line in reply.decode().splitlines())
+        pairs = (line.partition(":") for line in _text(reply).splitlines())
         return {name: value for name, _, value in pairs}
     if isinstance(reply, list):  # of RESP2
         reply = dict(zip(reply[::2], reply[1::2], strict=True))
     known = reply if isinstance(reply, dict) else {}
-    return {name.decode(): value.decode() for name, value in known.items()}
+    return {_text(name): _text(value) for name, value in known.items()}
+
+
+def _text(value: bytes) -> str:
+    """Of any bytes, as those of a path."""
+    return value.decode(errors="replace")
 
 
 def is_durable(settings: dict[str, str]) -> bool:

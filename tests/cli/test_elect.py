@@ -127,10 +127,11 @@ def test_a_signal_that_ends_no_process_does_not_end_the_election(
     """Between two terms, either: a window may change its size at any time."""
     process = holdfast.start("elect", "-v", "boss", "-c", SHOW)
     term, _ = facts(process)
-    while "campaigning again" not in line_of(process.stderr):
-        pass
-    process.send_signal(signum)
-    later, _ = facts(process)
+    for _ in range(5):  # on a busy machine, some come during the next term
+        while "campaigning again" not in line_of(process.stderr):
+            pass
+        process.send_signal(signum)
+        later, _ = facts(process)
     assert later > term
     process.send_signal(signal.SIGTERM)
     finish(process)

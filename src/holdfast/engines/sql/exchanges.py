@@ -263,7 +263,11 @@ class Exchanges:
             )
 
     def _drop(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        """Close it, unless another thread does so just now."""
+        try:
+            self.connections.remove(connection)
+        except KeyError:
+            return
         connection.close()
 
     def _drop_broken(self, connection: Connection, until: float) -> None:

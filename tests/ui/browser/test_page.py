@@ -226,6 +226,7 @@ def test_the_servers(page: Page) -> None:
             examine("no majority: 1 too few")
             two.start()
             examine("none to spare")
+            page.driver.get("about:blank")  # else it asks a server that has ended
         with serving(app(quorum, token=TOKEN, once=True)) as port:
             page.driver.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
             examine("restarted, no vote for ")

@@ -105,3 +105,10 @@ def test_a_renewal_that_began_before_the_break_may_still_succeed() -> None:
         fault = Break(When(Mark.START, delay=0.6), 0, "job", False)
         plan = replace(plan, tasks=(Task(0, (works,)),), faults=(pause, fault), tail=0.0)
         assert play(plan).findings == ()
+
+
+def test_a_client_that_is_closed_meanwhile_breaks_nothing() -> None:
+    """It was paused when it was told to break the lock, and was closed when it went on."""
+    run = play(draw(708620348, Setup(nodes=1)))
+    assert run.faults["Break"]
+    assert run.findings == ()

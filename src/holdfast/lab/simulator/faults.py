@@ -277,7 +277,8 @@ class Break(Fault):
         run.note(client.name, f"breaks {self.name}")
 
         def start() -> None:
-            client.start(self._break(run, client))
+            if not client.runtime.closed:  # perhaps meanwhile
+                client.start(self._break(run, client))
 
         client.arrives(start)()
         yield LATEST  # it may be carried out so late, and then another lease is broken

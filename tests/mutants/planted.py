@@ -1153,7 +1153,7 @@ PLANTED = [
     Mutant(
         "ZooKeeper: a write that was not acknowledged is proof for other leases",
         "engines/zookeeper/locks.py",
-        "            if session.written_at >= asked_at:",
+        "            if session.written_at == before:",
         "            if True:",
         "tests/engines/zookeeper/test_locks.py",
     ),

@@ -126,6 +126,18 @@ def test_a_write_that_was_not_acknowledged_is_no_proof(
     assert end_of(second, [NoNodeError()]) == NOT_YOURS
 
 
+def test_a_write_that_was_sent_later_is_no_proof(
+    locks: Locks, claim: Claim, registry: Registry
+) -> None:
+    """The server may have answered the read from before a break, and the write after it."""
+    first, second = together(locks, claim, registry)
+    first.close()
+    SHORTER.written_at = SHORTER.writes_at = 1.0  # of another thread
+    step = second.send([SimpleNamespace()])
+    assert isinstance(step, Send)
+    assert step.calls[0].by_leader
+
+
 @pytest.mark.parametrize("was_done", [False, True])
 def test_a_move_whose_reply_was_lost_is_looked_for(
     locks: Locks, claim: Claim, was_done: bool

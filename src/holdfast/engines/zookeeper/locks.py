@@ -215,9 +215,10 @@ class Locks:
         write that was sent since that instant. Of the leases of a session that are extended
         together, one writes to its place, and the others are looked for behind that."""
         session = claim.session
-        if session.writes_at >= asked_at:
+        before = session.writes_at
+        if before >= asked_at:
             [found] = yield Send(session, [commands.exists(claim.place)])
-            if session.written_at >= asked_at:
+            if session.written_at == before:  # and not a later write, which this read preceded
                 return found is not None
         session.writes_at = sent_at = self._clock()
         [written] = yield Send(session, [commands.put(claim.place, claim.entry)])
